@@ -60,7 +60,7 @@ var cases = []struct {
 	{"writes each table", map[string]string{"internal/queues/a_test.go": sql("queues", "DELETE FROM reservations")}, nil},
 	{"writes each table", map[string]string{"migrations/a.go": sql("migrations", "INSERT INTO lane_slots VALUES (1)")}, nil},
 	{"SQL names", map[string]string{"internal/requestrows/a.go": sql("requestrows", "SELECT 1 FROM inventory_stocks JOIN reservation_requests USING (tenant_id)")}, nil},
-	{"SQL names", map[string]string{"internal/requestrows/a.go": sql("requestrows", "SELECT 1 FROM reservation_requests, hot_signals")}, []string{"internal/requestrows/a.go:2 names hot_signals, a table of package queues/hot, which is not below it"}},
+	{"SQL names", map[string]string{"internal/requestrows/a.go": sql("requestrows", "SELECT 1 FROM reservation_requests, hot_signals")}, []string{"internal/requestrows/a.go:2 names hot_signals, a table of package internal/signals, which is not below it"}},
 	{"SQL names", map[string]string{"internal/inventory/a.go": sql("inventory", "SELECT 1 FROM budget_ledger")}, []string{"budget_ledger"}},
 	{"SQL names", map[string]string{"internal/inventory/a.go": sql("inventory", "read from hot_variants")}, nil},
 	{"no SQL", map[string]string{"sweeper/a.go": sql("sweeper", "SELECT 1")}, []string{"sweeper/a.go:2 holds SQL"}},

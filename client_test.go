@@ -142,7 +142,7 @@ func TestOneEffectForEachKey(t *testing.T) {
 			})
 		}
 	}
-	report, err := verify.Config{}.Run(t.Context(), db)
+	report, err := verify.Run(t.Context(), db, verify.Config{})
 	pgtest.Must(t, err)
 	if !report.OK {
 		t.Error(report.Summary())

@@ -86,7 +86,7 @@ type Config struct {
 	// finished requests and old records are deleted; default every 10 minutes.
 	// If MaintenanceByRiver is set, both are periodic jobs of River, which its
 	// leader schedules for all processes; otherwise this process runs them.
-	Sweep, Purge       sweeper.Schedule
+	Sweep, Purge       river.PeriodicSchedule
 	MaintenanceByRiver bool
 	// Part of Parts is what this process has of the hot lane's slots and of a
 	// purge; the zero values are all of it.
@@ -142,10 +142,10 @@ func (c Config) withDefaults() (_ Config, err error) {
 		c.Log = slog.Default()
 	}
 	if c.Sweep == nil {
-		c.Sweep = sweeper.Every(15 * time.Second)
+		c.Sweep = river.PeriodicInterval(15 * time.Second)
 	}
 	if c.Purge == nil {
-		c.Purge = sweeper.Every(10 * time.Minute)
+		c.Purge = river.PeriodicInterval(10 * time.Minute)
 	}
 	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, 5*time.Second)
 	c.StopTimeout, c.CloseTimeout = cmp.Or(c.StopTimeout, 8*time.Second), cmp.Or(c.CloseTimeout, 2*time.Second)

@@ -130,6 +130,7 @@
 //	internal/ready                 the read models that every worker runs
 //	internal/live                  delivers the frames of channels to clients
 //	internal/queues                wakes, the drain
+//	internal/signals               how many requests arrive, by variant and tenant
 //	internal/checkouts/callback    asks a shop whether a checkout is paid
 //	internal/checkouts             the checkout saga and its recovery
 //	internal/requestrows           the status table, and waiting for a request

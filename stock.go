@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/metered"
-	"github.com/holdfast/holdfast/queues/hot"
 )
 
 type (
@@ -29,7 +28,7 @@ func (t *Tenant) setStock(name, variant string, opts *CallOpts, patch func(ctx c
 			if err != nil {
 				return stock, nil, err
 			}
-			stock, in, err := hot.SetStockTx(ctx, tx, t.client.inserter, t.TenantID, variant, change, opts.origin())
+			stock, in, err := inventory.SetInLaneTx(ctx, tx, t.client.inserter, t.TenantID, variant, change, opts.origin())
 			stock.CurrentLane = in.Lane()
 			return stock, nil, err
 		},

@@ -171,7 +171,7 @@ func (b *bench) verified(ctx context.Context, c *servicePair) error {
 
 // invariant fails unless all that verify checks holds of the database.
 func (b *bench) invariant(ctx context.Context, db *pgxpool.Pool) error {
-	report, err := verify.Run(ctx, db)
+	report, err := verify.Run(ctx, db, verify.Config{})
 	if err != nil {
 		return err
 	}

@@ -7,11 +7,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast/holdfast/internal/frames"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/live"
@@ -77,7 +75,7 @@ func (w *followed) newFeed() (*ready.Set, *projections.Feed, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	feed, err := projections.NewFeed(w.feedDB, projections.FeedConfig{Config: config})
+	feed, err := projections.NewFeed(w.feedDB, config)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -179,12 +177,7 @@ func (w *followed) drain() *contender {
 func (w *followed) open(ctx context.Context, group *errgroup.Group) error {
 	hub, err := live.New(live.Config{
 		Pool: w.liveDB, Log: slog.New(slog.DiscardHandler),
-		Snapshots: func(ctx context.Context, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
-			return projections.Snapshots(ctx, w.liveDB, tenantID, channels)
-		},
-		Versions: func(ctx context.Context, tenantIDs []uuid.UUID, channels []string) ([]int64, error) {
-			return projections.Versions(ctx, w.liveDB, tenantIDs, channels)
-		},
+		Snapshots: projections.Snapshots, Versions: projections.Versions,
 		Sampled: []live.Sampled{{
 			Channel: ops.Channel, Scope: tenants.ScopeOps, Sample: ops.NewReader(w.liveDB, ops.Config{}).Read,
 		}},

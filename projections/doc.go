@@ -21,6 +21,6 @@
 //     again.
 //
 // Lock order: rows by (tenant, projection, key), each by its bytes, after all
-// locks of the packages below. The package never decides anything about a reservation, and it writes
-// no other table.
+// locks of the packages below. The package never decides anything about a
+// reservation, and it writes no other table.
 package projections

@@ -3,105 +3,73 @@ package projections
 import (
 	"errors"
 	"fmt"
-
-	"github.com/holdfast/holdfast/internal/pg"
+	"slices"
 )
 
-// ErrStateNotFound means that a key has no state. The error is a
-// *NotFoundError.
-var ErrStateNotFound = errors.New("projection: no state")
+// The kinds of an [Error], for errors.Is. Unless its comment says otherwise,
+// nothing was changed.
+var (
+	// ErrStateNotFound means that the key has no state.
+	ErrStateNotFound = errors.New("no state")
+	// ErrJSON means that a state or a key cannot be stored, or that a stored state
+	// cannot be read as the projection's type.
+	ErrJSON = errors.New("not storable")
+	// ErrApply means that the projection's own Key or Apply panicked.
+	ErrApply = errors.New("panicked")
+	// ErrParked means that the key is parked: events that cannot be folded have
+	// cost too much, and its state lacks all events since then. A rebuild of the
+	// key repairs it, unless the same events fail again. The cause is the error of
+	// the event that parked the key, or none if that was earlier.
+	ErrParked = errors.New("parked until it is rebuilt")
+	// ErrBroadcast means that the state is stored and its frame was not sent.
+	// Clients find the gap with the next frame, or when they read the state again.
+	ErrBroadcast = errors.New("broadcast")
+	// ErrBehind means that the events of a rebuild end before the position of the
+	// stored state, so that later records would be lost. Read the record again.
+	ErrBehind = errors.New("the state contains later records than the rebuild")
+)
 
-// ErrBehind means that the events of a rebuild end before the position of the
-// stored state, so that later records would be lost. Read the record again.
-var ErrBehind = errors.New("projection: the state contains later records than the rebuild")
-
-// ErrIsolation means that the caller's transaction is not READ COMMITTED.
-var ErrIsolation = pg.ErrIsolation
-
-// NotFoundError means that a key has no state. It is ErrStateNotFound.
-type NotFoundError struct {
+// Error is the error of a verb of this package.
+type Error struct {
+	// Kind is one of the kinds above; nil for an error of the database. After that
+	// nothing was changed, unless it is the error of a COMMIT.
+	Kind error
+	// Name and Key are the projection and the key, if it is the error of one.
 	Name string
 	Key  Key
-}
-
-// Error names the projection and the key.
-func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("projection: %s has no state for %q", e.Name, e.Key.Key)
-}
-
-// Is reports whether target is ErrStateNotFound.
-func (e *NotFoundError) Is(target error) bool { return target == ErrStateNotFound }
-
-// DatabaseError is an error of the database. Nothing was changed, unless it is
-// the error of a COMMIT.
-type DatabaseError struct {
-	// Action is what failed, in words.
-	Action string
-	Err    error
-}
-
-// Error names the action.
-func (e *DatabaseError) Error() string { return "projection: " + e.Action + ": " + e.Err.Error() }
-
-// Unwrap returns the database's error.
-func (e *DatabaseError) Unwrap() error { return e.Err }
-
-// JSONError means that a state or a key cannot be stored, or that a stored
-// state cannot be read as the projection's type. Nothing was changed.
-type JSONError struct {
-	Name string
-	Key  Key
-	Err  error
-}
-
-// Error names the projection and the key.
-func (e *JSONError) Error() string {
-	return fmt.Sprintf("projection: %s %q: %v", e.Name, e.Key.Key, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *JSONError) Unwrap() error { return e.Err }
-
-// ApplyError means that the projection's own Key or Apply panicked. Nothing was
-// changed.
-type ApplyError struct {
-	Name  string
-	Panic any
-}
-
-// Error names the projection and the panic.
-func (e *ApplyError) Error() string {
-	return fmt.Sprintf("projection: %s panicked: %v", e.Name, e.Panic)
-}
-
-// ParkedError means that the key is parked: events that cannot be folded have
-// cost too much, and its state lacks all events since then. A rebuild of the key
-// repairs it, unless the same events fail again. Nothing was changed.
-type ParkedError struct {
-	Name string
-	Key  Key
-	// Err is the error of the event that parked the key, nil if that was earlier.
+	// Err is the cause, nil for none.
 	Err error
 }
 
-// Error names the projection, the key and the cause.
-func (e *ParkedError) Error() string {
-	text := fmt.Sprintf("projection: %s %q is parked until it is rebuilt", e.Name, e.Key.Key)
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
+// Error names the projection, the key, the kind and the cause.
+func (e *Error) Error() string {
+	text := "projection: "
+	if e.Name != "" {
+		text += e.Name + " "
 	}
-	return text
+	if e.Key.Key != "" {
+		text += fmt.Sprintf("%q ", e.Key.Key)
+	}
+	switch {
+	case e.Err == nil:
+		return text + e.Kind.Error()
+	case e.Kind == nil:
+		return text + e.Err.Error()
+	default:
+		return text + e.Kind.Error() + ": " + e.Err.Error()
+	}
 }
 
-// Unwrap returns the cause.
-func (e *ParkedError) Unwrap() error { return e.Err }
+// Unwrap returns the kind and the cause.
+func (e *Error) Unwrap() []error {
+	return slices.DeleteFunc([]error{e.Kind, e.Err}, func(err error) bool { return err == nil })
+}
 
-// BroadcastError means that the state is stored and its frame was not sent.
-// Clients find the gap with the next frame, or when they read the state again.
-type BroadcastError struct{ Err error }
-
-// Error describes the failure.
-func (e *BroadcastError) Error() string { return "projection: broadcast: " + e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *BroadcastError) Unwrap() error { return e.Err }
+// failed returns the error of an action: one of the database, unless it is one of
+// this package's already.
+func failed(action string, err error) error {
+	if err == nil || errors.As(err, new(*Error)) {
+		return err
+	}
+	return &Error{Err: fmt.Errorf("%s: %w", action, err)}
+}

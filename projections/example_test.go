@@ -58,7 +58,7 @@ var reservationCounts = projections.Projection[reservationEvent, counters, count
 	}},
 }
 
-// printer is a Broadcaster that prints the frames. Without one, a runtime sends
+// printer is a receiver of frames that prints the frames. Without one, a runtime sends
 // them to the processes that serve live channels.
 type printer struct{}
 
@@ -78,10 +78,10 @@ func Example() {
 				log.Fatal(err)
 			}
 		}
-		config := projections.Config{Broadcaster: printer{}}
+		config := projections.Config{Send: printer{}.Send}
 		runtime, err := projections.New(db, reservationCounts, config)
 		must(err)
-		feed, err := projections.NewFeed(db, projections.FeedConfig{Config: config})
+		feed, err := projections.NewFeed(db, config)
 		must(err)
 		must(runtime.Register(feed))
 
@@ -138,7 +138,7 @@ func shopping(ctx context.Context, db *pgxpool.Pool, tenant uuid.UUID) {
 // ApplyEvent is for events that are not in the record.
 func ExampleRuntime_ApplyEvent() {
 	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
-		runtime, err := projections.New(db, reservationCounts, projections.Config{Broadcaster: printer{}})
+		runtime, err := projections.New(db, reservationCounts, projections.Config{Send: printer{}.Send})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func ExampleRuntime_ApplyEvent() {
 // Rebuild folds a sequence of events from the zero state.
 func ExampleRuntime_Rebuild() {
 	pgtest.Example(func(ctx context.Context, db *pgxpool.Pool) {
-		runtime, err := projections.New(db, reservationCounts, projections.Config{Broadcaster: printer{}})
+		runtime, err := projections.New(db, reservationCounts, projections.Config{Send: printer{}.Send})
 		if err != nil {
 			log.Fatal(err)
 		}

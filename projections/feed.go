@@ -1,14 +1,12 @@
 package projections
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,34 +16,8 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
-// Subscription is the name of the audit subscription of a Feed.
-const Subscription = "projections"
-
-// FeedConfig bounds a feed. The zero value of a field is its default.
-type FeedConfig struct {
-	Config
-	// Batch is how many records are folded in one transaction at most; default
-	// 2000. While deliveries take longer than the lease, the feed uses smaller
-	// ones.
-	Batch int
-	// Lease is how long a delivery may take, and how long the feed pauses after
-	// the process that runs it has died; default 3 s.
-	Lease time.Duration
-	// Pause is the time between two deliveries while the feed keeps up, so that
-	// several small ones become one; default 40 ms.
-	Pause time.Duration
-}
-
-func (c FeedConfig) withDefaults(db *pgxpool.Pool) (FeedConfig, error) {
-	c.Config = c.Config.withDefaults(db)
-	c.Batch = cmp.Or(c.Batch, 2000)
-	c.Lease = cmp.Or(c.Lease, 3*time.Second)
-	c.Pause = cmp.Or(c.Pause, 40*time.Millisecond)
-	if c.Batch < 1 || c.Batch > 10_000 || c.Pause < 0 || c.Lease < 2*c.Pause {
-		return c, fmt.Errorf("projection: feed: want 1 ≤ batch (%d) ≤ 10000, 0 ≤ 2 × pause (%s) ≤ lease (%s)", c.Batch, c.Pause, c.Lease)
-	}
-	return c, nil
-}
+// subscription is the name of the audit subscription of a Feed.
+const subscription = "projections"
 
 // Feed reads the audit log and folds its records into the projections that are
 // registered with it. Any number of processes may run one: a lease makes one of
@@ -53,7 +25,7 @@ func (c FeedConfig) withDefaults(db *pgxpool.Pool) (FeedConfig, error) {
 // must have the same projections.
 type Feed struct {
 	db     *pgxpool.Pool
-	config FeedConfig
+	config Config
 	out    *sender
 
 	mu         sync.Mutex
@@ -83,16 +55,16 @@ type batch interface {
 }
 
 // NewFeed makes a feed without projections.
-func NewFeed(db *pgxpool.Pool, c FeedConfig) (*Feed, error) {
+func NewFeed(db *pgxpool.Pool, c Config) (*Feed, error) {
 	c, err := c.withDefaults(db)
 	if err != nil {
 		return nil, err
 	}
-	return &Feed{db: db, config: c, out: newSender(c.Broadcaster, c.Log)}, nil
+	return &Feed{db: db, config: c, out: newSender(c.Send, c.Log)}, nil
 }
 
 // Register adds the runtime to the feed, once: a second call does nothing. The
-// feed sends the frames of what it folds with its own Broadcaster.
+// feed sends the frames of what it folds with its own Config.
 //
 // Errors: the projection has no Source; its name, or the beginning of its name
 // up to a dot, is that of another projection of the feed.
@@ -117,8 +89,8 @@ func (r *Runtime[E, S, D]) Register(f *Feed) error {
 
 func (r *Runtime[E, S, D]) name() string { return r.p.Name }
 
-// Names returns the names of the projections that are registered.
-func (f *Feed) Names() []string {
+// names returns the names of the projections that are registered.
+func (f *Feed) names() []string {
 	var names []string
 	for _, r := range f.all() {
 		names = append(names, r.name())
@@ -134,8 +106,9 @@ func (f *Feed) all() []registered {
 
 // Run folds what is recorded until ctx ends. A new feed begins with the oldest
 // record. A projection that is registered later begins at the feed's position,
-// until RebuildFromRecord: Run logs a warning. It returns audit.ErrNoSubscription once the subscription was removed,
-// and an error if it cannot begin.
+// until RebuildFromRecord: Run logs a warning. It returns
+// audit.ErrNoSubscription once the subscription was removed, and an error if it
+// cannot begin.
 func (f *Feed) Run(ctx context.Context) error {
 	sub, err := f.subscribe(ctx)
 	if err != nil {
@@ -185,7 +158,7 @@ func (f *Feed) handle(ctx context.Context, d *audit.Delivery) error {
 		results, err = f.write(ctx, d, all, f.foldEach)
 	}
 	if err != nil {
-		return typed(err, "fold a delivery")
+		return failed("fold a delivery", err)
 	}
 	var messages []message
 	for i := range results {
@@ -224,7 +197,7 @@ func (f *Feed) report(ctx context.Context, w *work, result *folded) {
 		return
 	}
 	telemetry.ProjectionSkipped(ctx, w.name, result.skipped)
-	if errors.As(result.failure, new(*ParkedError)) {
+	if errors.Is(result.failure, ErrParked) {
 		return
 	}
 	log := f.config.Log.With("projection", w.name, "tenant_id", w.TenantID,
@@ -246,7 +219,7 @@ func (f *Feed) write(ctx context.Context, d *audit.Delivery, all []work, fold fu
 	err = pgx.BeginTxFunc(ctx, f.db, readCommitted, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		b.Queue(asyncSQL)
-		lookUp(b)
+		pg.QueueLookUp(b)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}

@@ -110,8 +110,7 @@ func TestFeedLeavesOutPoison(t *testing.T) {
 }
 
 func isJSONError(err error) bool {
-	_, ok := errors.AsType[*projections.JSONError](err)
-	return ok
+	return errors.Is(err, projections.ErrJSON)
 }
 
 // A projection cannot write to the keys of another tenant.

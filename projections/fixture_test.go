@@ -84,7 +84,7 @@ func decodeMoved(r *audit.Record) (m moved, ok bool) {
 	return m, true
 }
 
-// recorder is a Broadcaster that keeps the frames.
+// recorder is a receiver of frames that keeps the frames.
 type recorder struct {
 	mu     sync.Mutex
 	frames []projections.Frame
@@ -132,11 +132,11 @@ func openYard(t testing.TB, db *pgxpool.Pool, change ...func(*projections.Projec
 	for _, fn := range change {
 		fn(&p)
 	}
-	config := projections.Config{Broadcaster: y.sent, Log: quiet}
+	config := projections.Config{Send: y.sent.Send, Log: quiet, Lease: time.Minute} // a loaded machine is slow
 	var err error
 	y.runtime, err = projections.New(db, p, config)
 	y.must(err)
-	y.feed, err = projections.NewFeed(db, projections.FeedConfig{Config: config, Lease: time.Minute}) // a loaded machine is slow
+	y.feed, err = projections.NewFeed(db, config)
 	y.must(err)
 	y.must(y.runtime.Register(y.feed))
 	return y

@@ -4,22 +4,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 )
 
-// StateMax is the largest size of a state, in bytes of JSON.
-const StateMax = 1 << 20
+// stateMax is the largest size of a state, in bytes of JSON.
+const stateMax = 1 << 20
 
 // refusedMax is what events that cannot be folded may cost in successive runs, in
 // bytes of JSON, before their key is parked. Each failure decodes the state again,
-// and one that is too large was encoded first. For a state of StateMax it is a
+// and one that is too large was encoded first. For a state of stateMax it is a
 // fraction of a second of one process.
-const refusedMax = 8 * StateMax
+const refusedMax = 8 * stateMax
 
 // sizeError is the size of a state that is too large to be stored.
 type sizeError int
 
 func (e sizeError) Error() string {
-	return fmt.Sprintf("a state of %d bytes is above the limit of %d", int(e), StateMax)
+	return fmt.Sprintf("a state of %d bytes is above the limit of %d", int(e), stateMax)
 }
 
 // numbered is an event with the id of its audit record, 0 if it does not come
@@ -58,10 +59,10 @@ func (r *Runtime[E, S, D]) fold(key Key, from row, events []numbered[E]) folded 
 	switch {
 	case len(events) == 0:
 	case from.parked != nil:
-		f.result.skipped, f.result.failure, f.result.failedAt = len(events), &ParkedError{r.p.Name, key, from.parked.cause}, events[0].id
+		f.result.skipped, f.result.failure, f.result.failedAt = len(events), &Error{ErrParked, r.p.Name, key, from.parked.cause}, events[0].id
 	default:
 		f.restore()
-		f.run(events, nil)
+		f.fold(events)
 		if f.result.skipped == 0 {
 			f.result.refused = 0
 		}
@@ -85,45 +86,65 @@ type folding[E, S, D any] struct {
 	messages []message
 }
 
-// run folds the events. failure is not nil if they are known to fail: not one by
-// one, but the state cannot be encoded after the last of them.
-func (f *folding[E, S, D]) run(events []numbered[E], failure error) {
-	for len(events) > 0 && failure == nil {
-		if failure = f.stopped(); failure != nil {
-			break
-		}
-		applied, err := f.applyAll(events)
-		if err == nil {
-			if failure = f.save(events[len(events)-1].id); failure == nil {
-				return
+// run is a run of events. failure is not nil if they are known to fail: not one
+// by one, but the state cannot be encoded after the last of them. That is known
+// while no more events are skipped than skipped.
+type run[E any] struct {
+	events  []numbered[E]
+	failure error
+	skipped int
+}
+
+// fold folds the events. A run after which the state cannot be encoded is
+// bisected: if all of the first half can be folded, the second half is known to
+// fail.
+func (f *folding[E, S, D]) fold(events []numbered[E]) {
+	left := []run[E]{{events: events}} // the last is the next
+	for len(left) > 0 {
+		next := left[len(left)-1]
+		left = left[:len(left)-1]
+		failure := f.stopped()
+		if failure != nil {
+			for _, event := range next.events {
+				f.skip(event, failure)
 			}
-			f.refuse(failure)
-			break
+			continue
 		}
-		f.refuse(err)
-		f.run(events[:applied], nil)
-		f.skip(events[applied], err)
-		events = events[applied+1:]
-	}
-	switch len(events) {
-	case 0:
-	case 1:
-		f.skip(events[0], failure)
-	default:
-		f.bisect(events, failure)
+		if f.result.skipped <= next.skipped {
+			failure = next.failure
+		}
+		if failure == nil {
+			var applied int
+			applied, failure = f.try(next.events)
+			if failure != nil && applied < len(next.events) {
+				left = append(left, run[E]{events: next.events[applied+1:]}, run[E]{next.events[applied : applied+1], failure, math.MaxInt}, run[E]{events: next.events[:applied]})
+				continue
+			}
+		}
+		switch half := len(next.events) / 2; {
+		case failure == nil:
+		case half == 0:
+			f.skip(next.events[0], failure)
+		default:
+			left = append(left, run[E]{next.events[half:], failure, f.result.skipped}, run[E]{events: next.events[:half]})
+		}
 	}
 }
 
-// bisect folds a run of events after which the state cannot be encoded. If all
-// of the first half can be folded, the second half is known to fail.
-func (f *folding[E, S, D]) bisect(events []numbered[E], failure error) {
-	half := len(events) / 2
-	before := f.result.skipped
-	f.run(events[:half], nil)
-	if f.result.skipped > before {
-		failure = nil
+// try applies the events and saves the state. After a failure it restores the
+// last saved one, and returns how many events were applied before it.
+func (f *folding[E, S, D]) try(events []numbered[E]) (applied int, err error) {
+	if len(events) == 0 {
+		return 0, nil
 	}
-	f.run(events[half:], failure)
+	applied, err = f.applyAll(events)
+	if err == nil {
+		err = f.save(events[len(events)-1].id)
+	}
+	if err != nil {
+		f.refuse(err)
+	}
+	return applied, err
 }
 
 // applyAll applies the events to the state, up to the first that fails. It
@@ -143,7 +164,7 @@ func (f *folding[E, S, D]) applyAll(events []numbered[E]) (applied int, err erro
 func (f *folding[E, S, D]) apply(event E) (delta D, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &ApplyError{Name: f.r.p.Name, Panic: p}
+			err = f.r.panicked(p)
 		}
 	}()
 	return f.r.p.Apply(&f.state, event), nil
@@ -233,7 +254,7 @@ func (r *Runtime[E, S, D]) merge(a, b any) (sum any) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error("deltas were not combined: the frame has no payload", "projection", r.p.Name, "error", &ApplyError{Name: r.p.Name, Panic: p})
+			r.log.Error("deltas were not combined: the frame has no payload", "projection", r.p.Name, "error", r.panicked(p))
 			sum = nil
 		}
 	}()
@@ -243,11 +264,11 @@ func (r *Runtime[E, S, D]) merge(a, b any) (sum any) {
 // encode returns the form in which the state is stored.
 func (r *Runtime[E, S, D]) encode(key Key, state *S) (json.RawMessage, error) {
 	text, err := marshal(state)
-	if err == nil && len(text) > StateMax {
+	if err == nil && len(text) > stateMax {
 		err = sizeError(len(text))
 	}
 	if err != nil {
-		return nil, &JSONError{r.p.Name, key, err}
+		return nil, r.unfit(key, err)
 	}
 	return text, nil
 }
@@ -277,7 +298,7 @@ func marshal(v any) (text []byte, err error) {
 func (r *Runtime[E, S, D]) keyOf(event E) (key Key, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &ApplyError{Name: r.p.Name, Panic: p}
+			err = r.panicked(p)
 		}
 	}()
 	key = r.p.Key(event)
@@ -285,7 +306,7 @@ func (r *Runtime[E, S, D]) keyOf(event E) (key Key, err error) {
 		return key, nil
 	}
 	if err := checkKey(key.Key); err != nil {
-		return key, &JSONError{r.p.Name, key, errors.Join(errors.New("the key cannot be stored"), err)}
+		return key, r.unfit(key, errors.Join(errors.New("the key cannot be stored"), err))
 	}
 	return key, nil
 }

@@ -65,7 +65,7 @@ func TestFactory(t *testing.T) { //nolint:paralleltest // a separate program
 	pgtest.Must(t, err)
 	manual, err := projections.New(db, applied(), config)
 	pgtest.Must(t, err)
-	feed, err := projections.NewFeed(db, projections.FeedConfig{Config: config})
+	feed, err := projections.NewFeed(db, config)
 	pgtest.Must(t, err)
 	pgtest.Must(t, followed.Register(feed))
 	y := &yard{t: t, db: db, tenant: uuid.MustParse(os.Getenv(factoryTenant)), runtime: manual}
@@ -163,7 +163,7 @@ func TestProcessesAreKilled(t *testing.T) {
 	y := newYard(t)
 	pgtest.Exec(t, y.db, fmt.Sprintf(`ALTER DATABASE %q SET synchronous_commit = off`, y.db.Config().ConnConfig.Database))
 	y.db.Reset()
-	manual, err := projections.New(y.db, applied(), projections.Config{Broadcaster: y.sent, Log: slog.New(slog.DiscardHandler)})
+	manual, err := projections.New(y.db, applied(), projections.Config{Send: y.sent.Send, Log: slog.New(slog.DiscardHandler)})
 	y.must(err)
 
 	running := make(map[*factory]bool)

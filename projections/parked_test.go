@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/projections"
 )
@@ -58,7 +59,7 @@ type fullYard struct {
 func newFullYard(t *testing.T, batch int) *fullYard {
 	t.Helper()
 	y := &fullYard{yard: newYard(t), filler: "x"}
-	config := projections.Config{Broadcaster: y.sent, Log: slog.New(slog.NewTextHandler(&y.log, nil))}
+	config := projections.Config{Send: y.sent.Send, Log: slog.New(slog.NewTextHandler(&y.log, nil)), Batch: batch, Lease: time.Minute}
 	var err error
 	y.runtime, err = projections.New(y.db, projections.Projection[moved, full, int]{
 		Name: "warehouses.full",
@@ -78,18 +79,18 @@ func newFullYard(t *testing.T, batch int) *fullYard {
 		Source: &projections.Source[moved]{Decode: decodeMoved},
 	}, config)
 	y.must(err)
-	y.feed, err = projections.NewFeed(y.db, projections.FeedConfig{Config: config, Batch: batch, Lease: time.Minute})
+	y.feed, err = projections.NewFeed(y.db, config)
 	y.must(err)
 	y.must(y.runtime.Register(y.feed))
 	return y
 }
 
 // parked returns the parked keys by name.
-func (y *fullYard) parked() map[string]projections.ParkedKey {
+func (y *fullYard) parked() map[string]ops.ParkedKey {
 	y.t.Helper()
-	list, err := projections.Parked(y.t.Context(), y.db)
+	list, err := ops.ParkedKeys(y.t.Context(), y.db)
 	y.must(err)
-	found := make(map[string]projections.ParkedKey)
+	found := make(map[string]ops.ParkedKey)
 	for _, k := range list {
 		found[k.Key] = k
 	}
@@ -157,7 +158,7 @@ func TestFullKeyIsParked(t *testing.T) {
 	if !isParkedError(err) {
 		t.Errorf("ApplyEvent: %v", err)
 	}
-	list, err := projections.Summaries(t.Context(), y.db)
+	list, err := ops.Projections(t.Context(), y.db)
 	if err != nil || len(list) != 1 || list[0].Parked != 1 || list[0].Keys != good+1 {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -180,8 +181,7 @@ func TestFullKeyIsParked(t *testing.T) {
 }
 
 func isParkedError(err error) bool {
-	_, ok := errors.AsType[*projections.ParkedError](err)
-	return ok
+	return errors.Is(err, projections.ErrParked)
 }
 
 // What failures cost is added up over deliveries, until all events of a run can

@@ -48,7 +48,7 @@ func TestLargeStateWithPoison(t *testing.T) {
 			t.Parallel()
 			y := newYard(t)
 			encodes := 0
-			config := projections.Config{Broadcaster: y.sent, Log: quiet}
+			config := projections.Config{Send: y.sent.Send, Log: quiet, Lease: time.Minute}
 			runtime, err := projections.New(y.db, projections.Projection[moved, counted, struct{}]{
 				Name: "warehouses.counted",
 				Key:  func(m moved) projections.Key { return projections.Key{TenantID: m.Tenant, Key: m.Warehouse} },
@@ -68,7 +68,7 @@ func TestLargeStateWithPoison(t *testing.T) {
 				Source: &projections.Source[moved]{Decode: decodeMoved},
 			}, config)
 			y.must(err)
-			feed, err := projections.NewFeed(y.db, projections.FeedConfig{Config: config, Lease: time.Minute})
+			feed, err := projections.NewFeed(y.db, config)
 			y.must(err)
 			y.must(runtime.Register(feed))
 			y.feed = feed
@@ -110,8 +110,8 @@ func TestPoisonIsFoldedAsOneByOne(t *testing.T) {
 					p.Coalesce = func(_, b total) total { return b }
 				}
 			})
-			feed, err := projections.NewFeed(y.db, projections.FeedConfig{
-				Config: projections.Config{Broadcaster: y.sent, Log: quiet}, Lease: time.Minute,
+			feed, err := projections.NewFeed(y.db, projections.Config{
+				Send: y.sent.Send, Log: quiet, Lease: time.Minute,
 			})
 			y.must(err)
 			y.must(y.runtime.Register(feed))
@@ -176,8 +176,8 @@ func TestSlowDeliveriesShrink(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	const batch = 64
-	feed, err := projections.NewFeed(y.db, projections.FeedConfig{
-		Config: projections.Config{Broadcaster: y.sent, Log: quiet}, Batch: batch, Lease: 2 * time.Second,
+	feed, err := projections.NewFeed(y.db, projections.Config{
+		Send: y.sent.Send, Log: quiet, Batch: batch, Lease: 2 * time.Second,
 	})
 	y.must(err)
 	y.must(y.runtime.Register(feed))

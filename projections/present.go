@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast/holdfast/audit"
 )
 
-// PresentMax is how many records that the feed has not folded yet PresentTx
+// presentMax is how many records that the feed has not folded yet PresentTx
 // folds at most.
-const PresentMax = 100_000
+const presentMax = 100_000
 
 // pageSQL pages through the states of a projection.
 const pageSQL = `
@@ -27,10 +27,10 @@ LIMIT $4`
 // those that the feed has not folded yet. So each state can be compared with
 // the rows that the records are about.
 //
-// Error: the feed is more than PresentMax records behind; *JSONError for a
-// state that cannot be read; *DatabaseError.
+// Error: the feed is more than 100,000 records behind; ErrJSON for a state that
+// cannot be read; the database's.
 func (r *Runtime[E, S, D]) PresentTx(ctx context.Context, tx pgx.Tx) (map[Key]S, error) {
-	fail := func(err error) (map[Key]S, error) { return nil, typed(err, "read the states of "+r.p.Name) }
+	fail := func(err error) (map[Key]S, error) { return nil, failed("read the states of "+r.p.Name, err) }
 	rows, err := r.storedTx(ctx, tx)
 	if err != nil {
 		return fail(err)
@@ -43,13 +43,13 @@ func (r *Runtime[E, S, D]) PresentTx(ctx context.Context, tx pgx.Tx) (map[Key]S,
 	err = replay(ctx, tx, from, math.MaxInt64, func(records []audit.Record) bool {
 		read += len(records)
 		_ = r.foldRecords(rows, records, func(Key) bool { return true }) // the feed leaves invalid events out, too
-		return read <= PresentMax
+		return read <= presentMax
 	})
 	if err != nil {
 		return fail(err)
 	}
-	if read > PresentMax {
-		return nil, fmt.Errorf("projection: the feed is more than %d records behind", PresentMax)
+	if read > presentMax {
+		return nil, fmt.Errorf("projection: the feed is more than %d records behind", presentMax)
 	}
 	states := make(map[Key]S, len(rows))
 	for key, stored := range rows {

@@ -18,15 +18,15 @@ import (
 // Key names one state of a projection.
 type Key struct {
 	TenantID uuid.UUID
-	// Key has 1 to KeyMax characters of UTF-8 without control characters. The
+	// Key has 1 to 256 characters of UTF-8 without control characters. The
 	// tenant is not part of it.
 	Key string
 }
 
 // Limits of names and keys.
 const (
-	NameMax = 64
-	KeyMax  = 256
+	nameMax = 64
+	keyMax  = 256
 )
 
 // Projection is how events of type E are folded into states of type S, one for
@@ -36,7 +36,7 @@ const (
 // States and deltas are stored and sent in their JSON form. What the JSON form
 // of a state leaves out is lost between two events.
 type Projection[E, S, D any] struct {
-	// Name is lower-case words joined by dots, at most NameMax characters:
+	// Name is lower-case words joined by dots, at most 64 characters:
 	// "reservations.counters". No projection's name may be the beginning of
 	// another one's: "a" and "a.b" would share channels.
 	Name string
@@ -75,8 +75,8 @@ type Frame = frames.Frame
 
 // The events of frames.
 const (
-	EventSnapshot = "snapshot"
-	EventRebuild  = "rebuild"
+	eventSnapshot = "snapshot"
+	eventRebuild  = "rebuild"
 	eventDelta    = "delta"
 )
 
@@ -94,7 +94,7 @@ func places(channel string) (found [][2]string) {
 		return nil
 	}
 	for at := range rest {
-		if at > NameMax {
+		if at > nameMax {
 			break
 		}
 		if rest[at] != '.' {
@@ -117,20 +117,20 @@ func (p Projection[E, S, D]) withDefaults() (Projection[E, S, D], error) {
 	p.SnapshotInterval = cmp.Or(p.SnapshotInterval, 100)
 	p.EventName = cmp.Or(p.EventName, eventDelta)
 	switch {
-	case !nameForm.MatchString(p.Name) || len(p.Name) > NameMax:
-		return p, fmt.Errorf("projection: name %q: want lower-case words joined by dots, at most %d characters", p.Name, NameMax)
+	case !nameForm.MatchString(p.Name) || len(p.Name) > nameMax:
+		return p, fmt.Errorf("projection: name %q: want lower-case words joined by dots, at most %d characters", p.Name, nameMax)
 	case p.Key == nil || p.Apply == nil:
 		return p, fmt.Errorf("projection: %s has no Key or no Apply", p.Name)
 	case p.SnapshotInterval < 1 || p.SnapshotInterval > 10_000:
 		return p, fmt.Errorf("projection: %s: want 1 ≤ snapshot interval (%d) ≤ 10000", p.Name, p.SnapshotInterval)
-	case p.EventName == EventSnapshot || p.EventName == EventRebuild:
+	case p.EventName == eventSnapshot || p.EventName == eventRebuild:
 		return p, fmt.Errorf("projection: %s: %s is not a name for deltas", p.Name, p.EventName)
 	}
 	return p, nil
 }
 
 func checkKey(key string) error {
-	if key == "" || len(key) > 4*KeyMax || utf8.RuneCountInString(key) > KeyMax || !utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
+	if key == "" || len(key) > 4*keyMax || utf8.RuneCountInString(key) > keyMax || !utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
 		return errors.New("want 1 to 256 characters of UTF-8 without control characters")
 	}
 	return nil

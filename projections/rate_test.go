@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// timed is a Broadcaster that keeps when each frame was sent.
+// timed is a receiver of frames that keeps when each frame was sent.
 type timed struct {
 	begun time.Time
 
@@ -37,7 +37,7 @@ func TestFrameRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events = 307
 		sent := &timed{begun: time.Now(), at: make(map[string][]time.Duration), frames: make(map[string][]Frame)}
-		out := newSender(sent, slog.New(slog.DiscardHandler))
+		out := newSender(sent.Send, slog.New(slog.DiscardHandler))
 		send := func(channel string, version int64) {
 			later := func(_, b any) any { return b }
 			m := message{Frame: Frame{Channel: channel, First: version, Version: version}, delta: version, merge: later}

@@ -15,7 +15,7 @@ import (
 const pollEvery = 200 * time.Millisecond
 
 func (f *Feed) subscribe(ctx context.Context) (*audit.Subscription, error) {
-	sub, err := audit.Subscribe(ctx, f.db, Subscription, audit.SubscriptionConfig{
+	sub, err := audit.Subscribe(ctx, f.db, subscription, audit.SubscriptionConfig{
 		FromBeginning: true, Batch: f.config.Batch, Lease: f.config.Lease, PollEvery: pollEvery, BackoffMax: 5 * time.Second,
 	})
 	return sub, err
@@ -46,8 +46,8 @@ LIMIT $3`
 // processes of an older version still run, one of them may deliver the records
 // that follow, without the new projection.
 func (f *Feed) warnOfNew(ctx context.Context) {
-	names := f.Names()
-	rows, _ := f.db.Query(ctx, emptySQL, Subscription, names, len(names))
+	names := f.names()
+	rows, _ := f.db.Query(ctx, emptySQL, subscription, names, len(names))
 	empty, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil && ctx.Err() == nil {
 		f.config.Log.WarnContext(ctx, "new projections were not looked for", "error", err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -26,27 +27,27 @@ const rebuildMax = 30 * time.Second
 //
 // It locks the key's row while it reads the events, and no audit subscription
 // is delivered later records until it ends: an iterator that is slow reads its
-// events before the call. After 30 seconds, or when ctx ends, nothing is changed. An event that cannot be
-// folded is left out and logged. If none can be folded, the state stays as it
-// is, and the error is that of the first event.
+// events before the call. After 30 seconds, or when ctx ends, nothing is changed.
+// An event that cannot be folded is left out and logged. If none can be folded,
+// the state stays as it is, and the error is that of the first event.
 //
-// Errors: ErrBehind; *BroadcastError after the state is stored; *ApplyError,
-// *JSONError and *DatabaseError if nothing is.
+// Errors: ErrBroadcast after the state is stored; ErrBehind, ErrApply, ErrJSON and
+// the database's if nothing is.
 func (r *Runtime[E, S, D]) Rebuild(ctx context.Context, key Key, events iter.Seq[E], position int64) (state S, err error) {
 	if err := checkKey(key.Key); err != nil {
-		return state, &JSONError{r.p.Name, key, err}
+		return state, r.unfit(key, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, rebuildMax)
 	defer cancel()
 	var result folded
 	at := []place{{r.p.Name, key}}
 	err = pgx.BeginTxFunc(ctx, r.db, readCommitted, func(tx pgx.Tx) error {
-		stored, err := openTx(ctx, tx, at, lookUp)
+		stored, err := openTx(ctx, tx, at, pg.QueueLookUp)
 		if err != nil {
 			return err
 		}
 		if position != 0 && position < stored[0].position {
-			return ErrBehind
+			return &Error{Kind: ErrBehind, Name: r.p.Name, Key: key}
 		}
 		result = r.foldFrom(ctx, key, events)
 		if err := ctx.Err(); err != nil {
@@ -61,7 +62,7 @@ func (r *Runtime[E, S, D]) Rebuild(ctx context.Context, key Key, events iter.Seq
 		return writeTx(ctx, tx, at, []row{after})
 	})
 	if err != nil {
-		return state, typed(err, "rebuild "+r.p.Name)
+		return state, failed("rebuild "+r.p.Name, err)
 	}
 	if result.version == 0 {
 		return state, nil
@@ -116,48 +117,43 @@ func (r *Runtime[E, S, D]) rebuilt(key Key, now row) []message {
 		return nil
 	}
 	return []message{{Frame: Frame{
-		TenantID: key.TenantID, Channel: Channel(r.p.Name, key.Key), Event: EventRebuild,
+		TenantID: key.TenantID, Channel: Channel(r.p.Name, key.Key), Event: eventRebuild,
 		First: now.version, Version: now.version, Payload: now.state,
 	}}}
 }
 
-// Seed is a state that was read from somewhere else than the record.
-type Seed[S any] struct {
-	Key   Key
-	State S
-}
-
 // SeedTx replaces the states of keys in the caller's transaction, which must be
-// READ COMMITTED, else ErrIsolation. It is for a state that can be read
-// elsewhere: from a row, under the lock that every writer of the key's events
+// READ COMMITTED, and else gets an error. It is for states that can be read
+// elsewhere: from rows, under the locks that every writer of the keys' events
 // holds until its commit. position is the last audit id that was drawn after
-// the lock was taken: a Feed then leaves out the records that the state
-// contains. The caller passes the change, which has a frame "rebuild" for each
+// the locks were taken: a Feed then leaves out the records that the states
+// contain. The caller passes the change, which has a frame "rebuild" for each
 // key, to Broadcast after the commit.
 //
-// It locks the rows of the keys. Errors: *JSONError, *DatabaseError.
-func (r *Runtime[E, S, D]) SeedTx(ctx context.Context, tx pgx.Tx, seeds []Seed[S], position int64) (c Change, err error) {
-	if len(seeds) == 0 {
+// It locks the rows of the keys. Errors: ErrJSON, the database's.
+func (r *Runtime[E, S, D]) SeedTx(ctx context.Context, tx pgx.Tx, states map[Key]S, position int64) (c Change, err error) {
+	if len(states) == 0 {
 		return c, nil
 	}
-	at, after := make([]place, len(seeds)), make([]row, len(seeds))
-	for i := range seeds {
-		key := seeds[i].Key
+	at, after := make([]place, len(states)), make([]row, len(states))
+	for i, key := range sortedKeys(states) {
 		if err := checkKey(key.Key); err != nil {
-			return c, &JSONError{r.p.Name, key, err}
+			return c, r.unfit(key, err)
 		}
 		at[i] = place{r.p.Name, key}
-		if after[i].state, err = r.encode(key, &seeds[i].State); err != nil {
+		state := states[key]
+		after[i].state, err = r.encode(key, &state)
+		if err != nil {
 			return c, err
 		}
 	}
-	stored, err := openTx(ctx, tx, at, queueLevel)
+	stored, err := openTx(ctx, tx, at, pg.QueueIsolation)
 	if err != nil {
-		return c, typed(err, "seed "+r.p.Name)
+		return c, failed("seed "+r.p.Name, err)
 	}
 	for i := range after {
 		after[i].version, after[i].position = stored[i].version+1, max(stored[i].position, position)
 		c.messages = append(c.messages, r.rebuilt(at[i].Key, after[i])...)
 	}
-	return c, typed(writeTx(ctx, tx, at, after), "seed "+r.p.Name)
+	return c, failed("seed "+r.p.Name, writeTx(ctx, tx, at, after))
 }

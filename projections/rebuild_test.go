@@ -16,9 +16,12 @@ import (
 	"github.com/holdfast/holdfast/projections"
 )
 
-func isBroadcastError(err error) bool {
-	_, ok := errors.AsType[*projections.BroadcastError](err)
-	return ok
+func isBroadcastError(err error) bool { return errors.Is(err, projections.ErrBroadcast) }
+
+// isDatabaseError reports whether it is none of the package's kinds.
+func isDatabaseError(err error) bool {
+	own, ok := errors.AsType[*projections.Error](err)
+	return ok && own.Kind == nil
 }
 
 // A failed broadcast does not stop a rebuild of several parts, and is not
@@ -35,7 +38,7 @@ func TestRebuildWithoutBroadcast(t *testing.T) {
 	y.follow()
 	y.sent.broken = true
 	n, err := y.feed.RebuildFromRecord(t.Context(), "warehouses.totals", nil)
-	if _, ok := errors.AsType[*projections.DatabaseError](err); n != keys || !isBroadcastError(err) || ok {
+	if n != keys || !isBroadcastError(err) || isDatabaseError(err) {
 		t.Errorf("%d rebuilt, %v", n, err)
 	}
 	if n := pgtest.Int(t, y.db, `SELECT count(*) FROM projection_snapshots WHERE version = 2`); n != keys {
@@ -62,11 +65,11 @@ func TestRebuildKeepsWhatItCannotFold(t *testing.T) {
 	y.follow()
 	broken = true
 	_, err := y.runtime.Rebuild(t.Context(), y.key("a"), slices.Values([]moved{a}), 0)
-	if _, ok := errors.AsType[*projections.ApplyError](err); !ok {
+	if !errors.Is(err, projections.ErrApply) {
 		t.Errorf("Rebuild: %v", err)
 	}
 	n, err := y.feed.RebuildFromRecord(t.Context(), "warehouses.totals", nil)
-	if _, ok := errors.AsType[*projections.ApplyError](err); !ok || n != 1 {
+	if n != 1 || !errors.Is(err, projections.ErrApply) {
 		t.Errorf("RebuildFromRecord: %d, %v", n, err)
 	}
 	y.want("a", 1, a)
@@ -113,10 +116,10 @@ func TestFeedWarnsOfNewProjection(t *testing.T) {
 	p := warehouses()
 	p.Name = "warehouses.added"
 	var log syncBuffer
-	config := projections.Config{Broadcaster: y.sent, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	config := projections.Config{Send: y.sent.Send, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	added, err := projections.New(y.db, p, config)
 	y.must(err)
-	feed, err := projections.NewFeed(y.db, projections.FeedConfig{Config: config})
+	feed, err := projections.NewFeed(y.db, config)
 	y.must(err)
 	y.must(y.runtime.Register(feed))
 	y.must(added.Register(feed))

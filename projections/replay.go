@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/horizon"
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // RebuildFromRecord replaces the state of a key, or of all keys without one, by
@@ -23,12 +22,12 @@ import (
 // it was or rebuilt.
 //
 // It goes on after a failed broadcast, after a key that it parks, whose error is
-// a *ParkedError, and after a key none of whose events can be folded, which keeps
-// its state. If a record cannot be decoded, or its key is
-// invalid, keys without a record keep their states, too. These errors are
-// returned at the end: a *BroadcastError if a broadcast was all that failed.
+// ErrParked, and after a key none of whose events can be folded, which keeps its
+// state. If a record cannot be decoded, or its key is invalid, keys without a
+// record keep their states, too. These errors are returned at the end: an
+// ErrBroadcast if a broadcast was all that failed.
 //
-// What was pruned from the record is not in the result: see RecordMissing.
+// What was pruned from the record is not in the result.
 func (f *Feed) RebuildFromRecord(ctx context.Context, name string, only *Key) (int, error) {
 	for _, r := range f.all() {
 		if r.name() == name {
@@ -36,20 +35,6 @@ func (f *Feed) RebuildFromRecord(ctx context.Context, name string, only *Key) (i
 		}
 	}
 	return 0, fmt.Errorf("projection: no projection %q", name)
-}
-
-const recordMissingSQL = `
-SELECT coalesce((SELECT a.audit_id - 1 FROM audit_log a ORDER BY a.audit_id LIMIT 1), ` + horizon.Drawn + `)
-FROM audit_log_audit_id_seq`
-
-// RecordMissing returns the audit id up to which the record has no rows, 0 if it
-// begins with the first one ever drawn. The missing rows were pruned, or their
-// transactions were rolled back. The database has no row that distinguishes the
-// two, so a caller that rebuilds from such a record must know.
-func RecordMissing(ctx context.Context, db audit.Querier) (int64, error) {
-	rows, _ := db.Query(ctx, recordMissingSQL)
-	id, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
-	return id, typed(err, "find the beginning of the record")
 }
 
 // replayPage is how many records are read at a time. replayKeys is how many keys
@@ -67,7 +52,7 @@ ORDER BY a.audit_id
 LIMIT $3`
 
 // positionSQL is also the id up to which every row of the record is visible.
-const positionSQL = `SELECT s.position FROM audit_subscriptions s WHERE s.name = '` + Subscription + `'`
+const positionSQL = `SELECT s.position FROM audit_subscriptions s WHERE s.name = '` + subscription + `'`
 
 // querier reads rows and single rows: a pool or a transaction.
 type querier interface {
@@ -143,7 +128,7 @@ type rebuild[E, S, D any] struct {
 	wanted        func(Key) bool
 	until         int64
 	refused, kept error
-	unsent        error // *BroadcastError, the first
+	unsent        error // the first ErrBroadcast
 }
 
 // advance folds the records that the feed has delivered since the last call, and
@@ -168,7 +153,7 @@ func (r *rebuild[E, S, D]) advance(ctx context.Context, db querier) (read int, e
 const catchUpPasses = 8
 
 func (r *Runtime[E, S, D]) rebuildKeys(ctx context.Context, only *Key) (written int, err error) {
-	fail := func(err error) (int, error) { return written, typed(err, "rebuild "+r.p.Name) }
+	fail := func(err error) (int, error) { return written, failed("rebuild "+r.p.Name, err) }
 	all := &rebuild[E, S, D]{Runtime: r, states: make(replayed)}
 	all.wanted = func(key Key) bool { return only == nil || key == *only }
 	for range catchUpPasses {
@@ -183,7 +168,7 @@ func (r *Runtime[E, S, D]) rebuildKeys(ctx context.Context, only *Key) (written 
 	if err := r.addStored(ctx, all.states, only); err != nil {
 		return fail(err)
 	}
-	keys := slices.SortedFunc(maps.Keys(all.states), func(a, b Key) int { return place{"", a}.compare(place{"", b}) })
+	keys := sortedKeys(all.states)
 	all.wanted = func(key Key) bool { _, waits := all.states[key]; return waits } // the feed makes the new ones
 	for part := range slices.Chunk(keys, replayKeys) {
 		n, err := all.replaceKeys(ctx, part)
@@ -232,7 +217,7 @@ func (r *rebuild[E, S, D]) replaceKeys(ctx context.Context, keys []Key) (written
 	}
 	var change Change // without events: they were counted when they were folded first
 	err = pgx.BeginTxFunc(ctx, r.db, readCommitted, func(tx pgx.Tx) error {
-		stored, err := openTx(ctx, tx, at, lookUp)
+		stored, err := openTx(ctx, tx, at, pg.QueueLookUp)
 		if err != nil {
 			return err
 		}
@@ -277,7 +262,7 @@ func (r *rebuild[E, S, D]) result(ctx context.Context, key Key, stored row) (aft
 		return row{}, false
 	}
 	if result.parked != nil {
-		r.kept = cmp.Or(r.kept, error(&ParkedError{r.p.Name, key, result.parked.cause}))
+		r.kept = cmp.Or(r.kept, error(&Error{ErrParked, r.p.Name, key, result.parked.cause}))
 	}
 	return succeed(stored, result, r.until), true
 }

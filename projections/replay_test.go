@@ -43,9 +43,9 @@ func newRebuilding(t *testing.T, y *yard, between func(step string)) *rebuilding
 	db, err := pgxpool.NewWithConfig(t.Context(), config)
 	y.must(err)
 	t.Cleanup(db.Close)
-	runtime, err := projections.New(db, warehouses(), projections.Config{Broadcaster: r, Log: quiet})
+	runtime, err := projections.New(db, warehouses(), projections.Config{Send: r.Send, Log: quiet})
 	y.must(err)
-	r.own, err = projections.NewFeed(db, projections.FeedConfig{Config: projections.Config{Broadcaster: r, Log: quiet}})
+	r.own, err = projections.NewFeed(db, projections.Config{Send: r.Send, Log: quiet})
 	y.must(err)
 	y.must(runtime.Register(r.own))
 	return r
@@ -91,7 +91,7 @@ func TestRebuildReadsEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	const keys, parts, batch = 650, 4, 600
 	y := newYard(t)
-	config := projections.FeedConfig{Config: projections.Config{Broadcaster: y.sent, Log: quiet}, Batch: batch, Lease: time.Minute}
+	config := projections.Config{Send: y.sent.Send, Log: quiet, Batch: batch, Lease: time.Minute}
 	var err error
 	y.feed, err = projections.NewFeed(y.db, config)
 	y.must(err)

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -43,6 +45,11 @@ func (r *row) empty() bool { return r.version == 0 && r.parked == nil }
 // by its bytes. openSQL has the same.
 func (p place) compare(other place) int {
 	return cmp.Or(bytes.Compare(p.TenantID[:], other.TenantID[:]), cmp.Compare(p.name, other.name), cmp.Compare(p.Key.Key, other.Key.Key))
+}
+
+// sortedKeys returns the keys of one projection in the order of their locks.
+func sortedKeys[V any](of map[Key]V) []Key {
+	return slices.SortedFunc(maps.Keys(of), func(a, b Key) int { return place{"", a}.compare(place{"", b}) })
 }
 
 // openSQL makes the missing rows and locks the existing ones, in one pass over
@@ -124,9 +131,13 @@ func openTx(ctx context.Context, tx pgx.Tx, places []place, before func(*pgx.Bat
 	return rows, nil
 }
 
-// queueWrite adds to b what writes the rows, whose locks the transaction has,
-// and deletes the empty ones.
-func queueWrite(b *pgx.Batch, places []place, rows []row) {
+// writeTx writes the rows, whose locks the transaction has, and deletes the empty
+// ones.
+func writeTx(ctx context.Context, tx pgx.Tx, places []place, rows []row) error {
+	if len(places) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
 	var written, deleted []place
 	var states []string
 	var versions, positions []int64
@@ -152,6 +163,7 @@ func queueWrite(b *pgx.Batch, places []place, rows []row) {
 		tenants, names, keys := columns(deleted)
 		b.Queue(deleteSQL, tenants, names, keys).Exec(pg.Reached(len(deleted), "the deletion of states"))
 	}
+	return tx.SendBatch(ctx, b).Close()
 }
 
 // marks are the rows with events that could not be folded.
@@ -183,15 +195,6 @@ func (m *marks) queue(b *pgx.Batch) {
 	}
 }
 
-func writeTx(ctx context.Context, tx pgx.Tx, places []place, rows []row) error {
-	if len(places) == 0 {
-		return nil
-	}
-	b := &pgx.Batch{}
-	queueWrite(b, places, rows)
-	return tx.SendBatch(ctx, b).Close()
-}
-
 func columns(places []place) (tenants [][16]byte, names, keys []string) {
 	tenants, names, keys = make([][16]byte, len(places)), make([]string, len(places)), make([]string, len(places))
 	for i, p := range places {
@@ -201,7 +204,7 @@ func columns(places []place) (tenants [][16]byte, names, keys []string) {
 }
 
 const getSQL = `
-SELECT p.state, p.version, p.position
+SELECT p.state
 FROM projection_snapshots p
 WHERE p.tenant_id = $1 AND p.projection_name = $2 AND p.key = $3 AND p.version > 0`
 
@@ -216,9 +219,3 @@ LIMIT $4`
 // readCommitted are the options of this package's own transactions, whatever
 // the default of the database is.
 var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
-
-// lookUp makes the rest of the package's own transaction find rows by index.
-func lookUp(b *pgx.Batch) { pg.QueueLookUp(b) }
-
-// queueLevel makes the batch fail in a transaction that is not READ COMMITTED.
-func queueLevel(b *pgx.Batch) { pg.QueueIsolation(b) }

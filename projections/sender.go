@@ -7,24 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/holdfast/holdfast/internal/frames"
 )
-
-// Broadcaster sends frames to all processes that serve live channels.
-type Broadcaster interface {
-	Send(ctx context.Context, frames []Frame) error
-}
-
-// Notifications is the Broadcaster that sends frames as notifications of
-// Postgres.
-type Notifications struct{ DB *pgxpool.Pool }
-
-// Send sends the frames in their order.
-func (n Notifications) Send(ctx context.Context, list []Frame) error {
-	return frames.Send(ctx, n.DB, list)
-}
 
 // message is a frame that is to be sent. If its deltas can be combined, the
 // delta replaces the frame's payload, and merge combines two of them, to nil if
@@ -58,7 +41,7 @@ const (
 // per frameEvery. A frame that comes earlier is delayed and combined with those
 // that follow.
 type sender struct {
-	to  Broadcaster
+	to  func(context.Context, []Frame) error
 	log *slog.Logger
 
 	mu       sync.Mutex
@@ -77,7 +60,7 @@ type limited struct {
 	waiting *message
 }
 
-func newSender(to Broadcaster, log *slog.Logger) *sender {
+func newSender(to func(context.Context, []Frame) error, log *slog.Logger) *sender {
 	return &sender{to: to, log: log, channels: make(map[channelOf]*limited)}
 }
 
@@ -96,8 +79,8 @@ func (s *sender) send(ctx context.Context, messages []message) error {
 	if len(now) == 0 {
 		return nil
 	}
-	if err := s.to.Send(ctx, now); err != nil {
-		return &BroadcastError{err}
+	if err := s.to(ctx, now); err != nil {
+		return &Error{Kind: ErrBroadcast, Err: err}
 	}
 	return nil
 }
@@ -179,7 +162,7 @@ func (s *sender) flush(ctx context.Context, all bool) {
 	if len(due) == 0 {
 		return
 	}
-	if err := s.to.Send(ctx, due); err != nil {
-		s.log.WarnContext(ctx, "frames were not sent", "frames", len(due), "error", &BroadcastError{err})
+	if err := s.to(ctx, due); err != nil {
+		s.log.WarnContext(ctx, "frames were not sent", "frames", len(due), "error", &Error{Kind: ErrBroadcast, Err: err})
 	}
 }

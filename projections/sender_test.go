@@ -26,7 +26,7 @@ func TestRebuildKeepsLaterDelta(t *testing.T) {
 	}
 	seed := func() (change projections.Change) {
 		y.must(pgx.BeginFunc(ctx, y.db, func(tx pgx.Tx) (err error) {
-			change, err = y.runtime.SeedTx(ctx, tx, []projections.Seed[totals]{{Key: y.key("a")}}, 0)
+			change, err = y.runtime.SeedTx(ctx, tx, map[projections.Key]totals{y.key("a"): {}}, 0)
 			return err
 		}))
 		return change

@@ -11,9 +11,8 @@ import (
 	"github.com/holdfast/holdfast/audit"
 )
 
-// ChannelsMax is how many channels one call of Snapshots or Versions reads at
-// most.
-const ChannelsMax = 10_000
+// readMax is how many channels one call of Snapshots or Versions reads at most.
+const readMax = 10_000
 
 const snapshotsSQL = `
 SELECT asked.place, p.version, p.state
@@ -25,7 +24,8 @@ LIMIT $5`
 
 // Snapshots returns a frame with the present state for each of the channels
 // that has one, in their order. Its event is "snapshot", and First and Version
-// are the state's version. It is one statement and locks nothing.
+// are the state's version. It is one statement for at most 10,000 channels, and
+// locks nothing.
 func Snapshots(ctx context.Context, db audit.Querier, tenantID uuid.UUID, channels []string) ([]Frame, error) {
 	at, err := placesOf(channels)
 	if err != nil || len(at.place) == 0 {
@@ -37,10 +37,10 @@ func Snapshots(ctx context.Context, db audit.Querier, tenantID uuid.UUID, channe
 		var version int64
 		var state json.RawMessage
 		err := row.Scan(&place, &version, &state)
-		return Frame{TenantID: tenantID, Channel: channels[place], Event: EventSnapshot, First: version, Version: version, Payload: state}, err
+		return Frame{TenantID: tenantID, Channel: channels[place], Event: eventSnapshot, First: version, Version: version, Payload: state}, err
 	})
 	if err != nil {
-		return nil, &DatabaseError{Action: fmt.Sprintf("read %d states", len(channels)), Err: err}
+		return nil, failed(fmt.Sprintf("read %d states", len(channels)), err)
 	}
 	return found, nil
 }
@@ -53,8 +53,8 @@ JOIN projection_snapshots p
 LIMIT $5`
 
 // Versions returns the present version of each of the channels, channels[i]
-// being of tenantIDs[i]; 0 for a channel without a state. It is one statement,
-// reads no states and locks nothing.
+// being of tenantIDs[i]; 0 for a channel without a state. It is one statement
+// for at most 10,000 channels, reads no states and locks nothing.
 func Versions(ctx context.Context, db audit.Querier, tenantIDs []uuid.UUID, channels []string) ([]int64, error) {
 	versions := make([]int64, len(channels))
 	if len(tenantIDs) != len(channels) {
@@ -71,7 +71,7 @@ func Versions(ctx context.Context, db audit.Querier, tenantIDs []uuid.UUID, chan
 	rows, _ := db.Query(ctx, versionsSQL, tenants, at.place, at.name, at.key, len(at.place))
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[channelVersion])
 	if err != nil {
-		return nil, &DatabaseError{Action: fmt.Sprintf("read %d versions", len(channels)), Err: err}
+		return nil, failed(fmt.Sprintf("read %d versions", len(channels)), err)
 	}
 	for _, v := range found {
 		versions[v.Place] = v.Version
@@ -93,8 +93,8 @@ type asked struct {
 }
 
 func placesOf(channels []string) (at asked, err error) {
-	if len(channels) > ChannelsMax {
-		return at, fmt.Errorf("projection: %d channels, want at most %d", len(channels), ChannelsMax)
+	if len(channels) > readMax {
+		return at, fmt.Errorf("projection: %d channels, want at most %d", len(channels), readMax)
 	}
 	for i, channel := range channels {
 		for _, nameAndKey := range places(channel) {

@@ -31,7 +31,14 @@ type PurgeReport struct {
 	// More means that the purge of a table reached the bound, so that rows may
 	// be left.
 	More bool `json:"more"`
-	PurgedMetered
+
+	// What follows are rows of package metered.
+
+	Tokens        int64 `json:"expiring_tokens,omitempty"`
+	LedgerEntries int64 `json:"budget_ledger,omitempty"`
+	Scopes        int64 `json:"budget_scopes,omitempty"`
+	Rates         int64 `json:"budget_rates,omitempty"`
+	CommandKeys   int64 `json:"command_keys,omitempty"`
 }
 
 // reservationGrace is how much longer than its request an ended hold is kept,
@@ -140,15 +147,6 @@ func (s *Sweeper) purgeOthers(ctx context.Context, report *PurgeReport) error {
 	return nil
 }
 
-// PurgedMetered is what one purge deleted from the tables of package metered.
-type PurgedMetered struct {
-	Tokens        int64 `json:"expiring_tokens,omitempty"`
-	LedgerEntries int64 `json:"budget_ledger,omitempty"`
-	Scopes        int64 `json:"budget_scopes,omitempty"`
-	Rates         int64 `json:"budget_rates,omitempty"`
-	CommandKeys   int64 `json:"command_keys,omitempty"`
-}
-
 // Bounds of the longest window of which a purge deletes nothing.
 const (
 	minWindow = 24 * time.Hour
@@ -166,9 +164,7 @@ func newMetered(db *pgxpool.Pool, retention time.Duration) (*metered.Commands, e
 func (s *Sweeper) purgeMetered(ctx context.Context, report *PurgeReport) error {
 	purged, err := s.metered.Purge(ctx, s.config.MeteredRetention, s.config.PurgeMax)
 	report.More = report.More || purged.More
-	report.PurgedMetered = PurgedMetered{
-		Tokens: purged.Tokens, LedgerEntries: purged.LedgerEntries, Scopes: purged.Scopes, CommandKeys: purged.CommandKeys,
-	}
+	report.Tokens, report.LedgerEntries, report.Scopes, report.CommandKeys = purged.Tokens, purged.LedgerEntries, purged.Scopes, purged.CommandKeys
 	if err != nil {
 		return err
 	}

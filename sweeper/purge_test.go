@@ -142,10 +142,10 @@ func (m *meter) sweeper(config sweeper.Config) *sweeper.Sweeper {
 	return s
 }
 
-func (m *meter) purge(s *sweeper.Sweeper, want sweeper.PurgedMetered) {
+func (m *meter) purge(s *sweeper.Sweeper, want sweeper.PurgeReport) {
 	m.t.Helper()
 	report, err := s.PurgeOnce(m.t.Context(), nil)
-	if diff := cmp.Diff(sweeper.PurgeReport{PurgedMetered: want}, report); err != nil || diff != "" {
+	if diff := cmp.Diff(want, report); err != nil || diff != "" {
 		m.t.Errorf("purge: %v (-want +got):\n%s", err, diff)
 	}
 }
@@ -200,10 +200,10 @@ func TestPurgeMetered(t *testing.T) {
 		"command_keys":    {"old", "young"},
 	}
 
-	m.purge(m.sweeper(sweeper.Config{}), sweeper.PurgedMetered{})
+	m.purge(m.sweeper(sweeper.Config{}), sweeper.PurgeReport{})
 	m.left(all)
 	s := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})
-	m.purge(s, sweeper.PurgedMetered{Tokens: 2, LedgerEntries: 1, Scopes: 1, Rates: 1, CommandKeys: 1})
+	m.purge(s, sweeper.PurgeReport{Tokens: 2, LedgerEntries: 1, Scopes: 1, Rates: 1, CommandKeys: 1})
 	m.left(map[string][]string{
 		"expiring_tokens": {"expired", "good", "spent"},
 		"budget_ledger":   {"young"},
@@ -211,12 +211,12 @@ func TestPurgeMetered(t *testing.T) {
 		"budget_rates":    {"filling"},
 		"command_keys":    {"young"},
 	})
-	m.purge(s, sweeper.PurgedMetered{})
+	m.purge(s, sweeper.PurgeReport{})
 
 	// A window of a day keeps all its entries, however short the retention.
 	m.exec(`UPDATE budget_scopes SET last_at = clock_timestamp() - interval '24 hours'`)
 	m.exec(`UPDATE budget_ledger SET recorded_at = clock_timestamp() - interval '24 hours'`)
-	m.purge(m.sweeper(sweeper.Config{MeteredRetention: time.Minute}), sweeper.PurgedMetered{Tokens: 1, CommandKeys: 1})
+	m.purge(m.sweeper(sweeper.Config{MeteredRetention: time.Minute}), sweeper.PurgeReport{Tokens: 1, CommandKeys: 1})
 	m.left(map[string][]string{
 		"expiring_tokens": {"expired", "good"},
 		"budget_ledger":   {"young"},
@@ -238,13 +238,13 @@ func TestPurgeWalksOn(t *testing.T) {
 		SELECT $1, to_char(n, '0000'), extract(epoch FROM clock_timestamp() + CASE WHEN n > 2000 THEN interval '-1 second' ELSE '1 hour' END) * 1000000000
 		FROM generate_series(1, 2500) AS n`, m.tenant)
 	s := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour, PurgeMax: 1000}) // a whole batch of 2,000
-	m.purge(s, sweeper.PurgedMetered{})
-	m.purge(s, sweeper.PurgedMetered{Rates: 500})
-	m.purge(s, sweeper.PurgedMetered{Scopes: 1000})
+	m.purge(s, sweeper.PurgeReport{})
+	m.purge(s, sweeper.PurgeReport{Rates: 500})
+	m.purge(s, sweeper.PurgeReport{Scopes: 1000})
 	m.scope("", 49*time.Hour)
 	m.rate("", -time.Second)
-	m.purge(s, sweeper.PurgedMetered{Scopes: 1}) // the first purge read a full batch of rates, and this one finds the end of the table
-	m.purge(s, sweeper.PurgedMetered{Rates: 1})
+	m.purge(s, sweeper.PurgeReport{Scopes: 1}) // the first purge read a full batch of rates, and this one finds the end of the table
+	m.purge(s, sweeper.PurgeReport{Rates: 1})
 }
 
 // Several purges reach the old requests behind more kept ones than one purge
@@ -299,7 +299,7 @@ func TestMeteredPurgesAtOnce(t *testing.T) {
 		})
 	}
 	purges.Wait()
-	m.purge(shared, sweeper.PurgedMetered{ // rows that two purges may both read
+	m.purge(shared, sweeper.PurgeReport{ // rows that two purges may both read
 		Scopes: rows - scopes.Load(), Rates: rows - rates.Load(), CommandKeys: rows - keys.Load(),
 	})
 	m.left(map[string][]string{"expiring_tokens": {}, "budget_ledger": {}, "budget_scopes": {}, "budget_rates": {}, "command_keys": {}})
@@ -311,7 +311,7 @@ func TestPurgeReport(t *testing.T) {
 	for want, report := range map[string]sweeper.PurgeReport{
 		`{"requests":1,"reservations":2,"idempotency_keys":3,"audit_rows":4,"checkouts":0,"more":false}`: {Requests: 1, Reservations: 2, IdempotencyKeys: 3, AuditRows: 4},
 		`{"requests":0,"reservations":0,"idempotency_keys":0,"audit_rows":0,"checkouts":0,"more":false,"expiring_tokens":1,"budget_ledger":2,"budget_scopes":3,"budget_rates":5,"command_keys":4}`: {
-			PurgedMetered: sweeper.PurgedMetered{Tokens: 1, LedgerEntries: 2, Scopes: 3, Rates: 5, CommandKeys: 4},
+			Tokens: 1, LedgerEntries: 2, Scopes: 3, Rates: 5, CommandKeys: 4,
 		},
 	} {
 		got, err := json.Marshal(report)

@@ -94,7 +94,8 @@ type Report struct {
 	// ScannedAt is the time of its last read, on the database's clock.
 	ScannedAt time.Time `json:"scanned_at"`
 	// More means that the sweep ended at its bound, or at the end of its
-	// context, before it had found all due holds.
+	// context, before it had found all due holds. If it also expired some, the
+	// next one should begin at once.
 	More bool `json:"more"`
 	// Skipped are the variants whose due holds the sweep could not end; at most
 	// inventory.SkippedMax.
@@ -169,7 +170,3 @@ func (s *Sweeper) sweep(ctx context.Context, expiry *inventory.Expiry) (Report, 
 // isDeadline reports whether the context has reached its deadline, and was not
 // cancelled.
 func isDeadline(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
-
-// Unfinished reports whether the sweep ended some due holds and left others, so
-// that the next one should begin at once.
-func (r *Report) Unfinished() bool { return r.More && r.ExpiredCount > 0 }

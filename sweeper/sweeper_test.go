@@ -129,7 +129,7 @@ func TestBacklog(t *testing.T) {
 		more          bool
 	}{{20, 30, true}, {20, 10, true}, {10, 0, false}} {
 		report, err := sw.RunOnce(t.Context())
-		if err != nil || report.ExpiredCount != want.expired || report.More != want.more || report.Unfinished() != want.more {
+		if err != nil || report.ExpiredCount != want.expired || report.More != want.more || report.ExpiredCount == 0 {
 			t.Errorf("sweep %d: %+v, %v; want %+v", i, report, err, want)
 		}
 		s.left(want.left)
@@ -211,7 +211,7 @@ func TestSweepReachesItsTime(t *testing.T) {
 		sw, err := sweeper.New(db, slog.New(slog.DiscardHandler), sweeper.Config{Batch: 200})
 		pgtest.Must(t, err)
 		report, err := sw.RunOnce(ctx)
-		return int64(report.ExpiredCount), report.More, report.Unfinished(), err
+		return int64(report.ExpiredCount), report.More, report.More && report.ExpiredCount > 0, err
 	})
 	s.left(0) // reports leave out a batch if the context ended during its commit
 }

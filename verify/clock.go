@@ -7,8 +7,8 @@ type Note struct {
 	Name string `json:"name"`
 	// Meaning is true of each row, in one sentence.
 	Meaning string `json:"meaning"`
-	// Rows is the number of such rows, at most BrokenMax. Sample has the first
-	// SampleMax of them.
+	// Rows is the number of such rows, counted up to 10,000. Sample has the first
+	// 20 of them.
 	Rows   int64             `json:"rows"`
 	Sample []json.RawMessage `json:"sample"`
 }

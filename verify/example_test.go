@@ -17,7 +17,7 @@ import (
 
 // A scheduled job checks the invariants with the settings of the service, and
 // fails if a row breaks one.
-func ExampleConfig_Run() {
+func ExampleRun() {
 	pgtest.Example(func(ctx context.Context, pool *pgxpool.Pool) {
 		tenant, who := uuid.New(), audit.Origin{Actor: audit.User("clerk")}
 		patch := inventory.StockPatch{Stock: new(int64(100))}
@@ -25,7 +25,7 @@ func ExampleConfig_Run() {
 			log.Panic(err)
 		}
 		config := verify.Config{Retention: 30 * 24 * time.Hour, LifetimeMax: 24 * time.Hour}
-		report, err := config.Run(ctx, pool)
+		report, err := verify.Run(ctx, pool, config)
 		if err != nil {
 			log.Panic(err)
 		}
@@ -35,7 +35,7 @@ func ExampleConfig_Run() {
 		if _, err = pool.Exec(ctx, `UPDATE inventory_stocks SET stock = 101`); err != nil {
 			log.Panic(err)
 		}
-		report, err = config.Run(ctx, pool)
+		report, err = verify.Run(ctx, pool, config)
 		if err != nil {
 			log.Panic(err)
 		}

@@ -1,6 +1,29 @@
 package verify
 
-import "slices"
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Bounds of a check's count and of its sample.
+const (
+	BrokenMax = brokenMax
+	SampleMax = sampleMax
+)
+
+// RunTx makes every check on one connection, in the caller's transaction.
+func RunTx(ctx context.Context, tx pgx.Tx, c Config) (Report, error) {
+	r, err := c.begin(ctx, tx)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := work(ctx, tx, r.targets, r.table); err != nil {
+		return Report{}, err
+	}
+	return r.finish(), nil
+}
 
 var (
 	allTargetChecks = slices.Concat(requestChecks, reservationChecks, recordChecks, laneChecks, []targetCheck{lifetimeCheck, queueAgeCheck}, targetNotes)

@@ -186,7 +186,7 @@ func (s *shop) project() {
 		}},
 	}, projections.Config{})
 	s.must(err)
-	feed, err := projections.NewFeed(s.db, projections.FeedConfig{})
+	feed, err := projections.NewFeed(s.db, projections.Config{})
 	s.must(err)
 	s.must(runtime.Register(feed))
 	pgtest.Until(s.t, "the record is folded", func() bool {
@@ -314,7 +314,7 @@ func (s *shop) earlier(age time.Duration) {
 // mustBeSound checks that a run finds nothing.
 func (s *shop) mustBeSound(when string) {
 	s.t.Helper()
-	report, err := verify.Config{QueueAgeMax: 10 * time.Minute}.Run(s.t.Context(), s.db)
+	report, err := verify.Run(s.t.Context(), s.db, verify.Config{QueueAgeMax: 10 * time.Minute})
 	s.must(err)
 	if !report.OK {
 		for _, c := range report.Checks {
@@ -372,7 +372,7 @@ func TestRunAfterAPause(t *testing.T) {
 	s.mustBeSound("just after the lane was resumed")
 	_, err = s.db.Exec(t.Context(), `UPDATE audit_log SET created_at = created_at - interval '2 minutes'`)
 	s.must(err)
-	report, err := verify.Config{QueueAgeMax: 10 * time.Minute}.Run(t.Context(), s.db)
+	report, err := verify.Run(t.Context(), s.db, verify.Config{QueueAgeMax: 10 * time.Minute})
 	s.must(err)
 	if found := broken(report); len(found) != 1 || found[0] != "queued_in_time" {
 		t.Errorf("two minutes after the lane was resumed: found %v, want queued_in_time", found)

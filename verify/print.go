@@ -58,12 +58,12 @@ func (r Report) Summary() string {
 	return fmt.Sprintf("%d of %d invariants are broken: %s", len(broken), len(r.Checks), strings.Join(broken, ", "))
 }
 
-// rows formats a number of rows that was counted up to BrokenMax.
+// rows formats a number of rows that was counted up to brokenMax.
 func rows(n int64) string {
 	switch n {
 	case 1:
 		return "1 row"
-	case BrokenMax:
+	case brokenMax:
 		return fmt.Sprintf("%d rows or more", n)
 	default:
 		return fmt.Sprintf("%d rows", n)

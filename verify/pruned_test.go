@@ -20,7 +20,7 @@ func TestRunAfterPruning(t *testing.T) {
 		s.must(s.db.QueryRow(t.Context(), `SELECT clock_timestamp() - $1::timestamptz`, cut).Scan(&age))
 		_, err := s.db.Exec(t.Context(), `DELETE FROM audit_log WHERE created_at < $1`, cut)
 		s.must(err)
-		report, err := verify.Config{Retention: age}.Run(t.Context(), s.db)
+		report, err := verify.Run(t.Context(), s.db, verify.Config{Retention: age})
 		s.must(err)
 		for _, c := range report.Checks {
 			if c.Broken > 0 {

@@ -126,7 +126,7 @@ func (r *run) bounds(ctx context.Context, tx pgx.Tx) error {
 	}
 	r.args = pgx.NamedArgs{
 		"since": r.report.Since, "margin": margin, "now": r.report.CheckedAt, "after": r.report.AfterID,
-		"lifetime_max": r.LifetimeMax, "queue_age_max": r.QueueAgeMax, "broken_max": BrokenMax, "sample_max": SampleMax,
+		"lifetime_max": r.LifetimeMax, "queue_age_max": r.QueueAgeMax, "broken_max": brokenMax, "sample_max": sampleMax,
 	}
 	for name, sql := range map[string]string{"latest": latestSQL, "worked": workedSQL} {
 		rows, err := tx.Query(ctx, sql, r.args)
@@ -224,7 +224,7 @@ SELECT (SELECT count(*) FROM broken), to_jsonb(shown)
 FROM (SELECT * FROM broken LIMIT @sample_max) AS shown`
 )
 
-// make counts the rows that break the check, up to BrokenMax, and takes a
+// make counts the rows that break the check, up to brokenMax, and takes a
 // sample of them.
 func (c *tableCheck) make(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, limited bool) (Check, error) {
 	found := Check{Name: c.name, Meaning: c.meaning, Sample: []json.RawMessage{}}

@@ -59,7 +59,7 @@ func TestRunOfChanges(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (verify.Config{AfterID: 1, Since: before}).Run(t.Context(), s.db); err == nil {
+	if _, err := verify.Run(t.Context(), s.db, verify.Config{AfterID: 1, Since: before}); err == nil {
 		t.Error("a time and an id were accepted")
 	}
 }
@@ -93,7 +93,7 @@ func TestRunAfterAShorterRetention(t *testing.T) {
 	if purged.Requests < 100 || purged.Checkouts == 0 {
 		t.Fatalf("the purge deleted %+v", purged)
 	}
-	report, err := verify.Run(t.Context(), s.db)
+	report, err := verify.Run(t.Context(), s.db, verify.Config{})
 	s.must(err)
 	for _, c := range report.Checks {
 		if c.Broken > 0 {

@@ -95,7 +95,7 @@ func BenchmarkRun(b *testing.B) {
 	rows := fill(b, db, *requestsToFill)
 	b.ResetTimer()
 	for range b.N {
-		report, err := verify.Run(context.Background(), db)
+		report, err := verify.Run(context.Background(), db, verify.Config{})
 		pgtest.Must(b, err)
 		if !report.OK {
 			b.Error(report.Summary())
@@ -105,7 +105,7 @@ func BenchmarkRun(b *testing.B) {
 	b.StopTimer()
 	pgtest.Must(b, pgx.BeginFunc(context.Background(), db, func(tx pgx.Tx) error {
 		before := cpuSeconds(tx)
-		_, err := verify.Config{}.RunTx(context.Background(), tx)
+		_, err := verify.RunTx(context.Background(), tx, verify.Config{})
 		if cpu := cpuSeconds(tx) - before; cpu > 0 {
 			b.ReportMetric(float64(rows)/cpu, "rows/cpu-s")
 		}
@@ -132,7 +132,7 @@ func TestRunInPieces(t *testing.T) {
 	db := pgtest.New(t)
 	fill(t, db, 25_000)
 	pieces, last := 0, verify.Progress{}
-	report, err := verify.Config{Progress: func(p verify.Progress) {
+	report, err := verify.Run(t.Context(), db, verify.Config{Progress: func(p verify.Progress) {
 		if p.Step == "targets" {
 			pieces++
 		}
@@ -140,7 +140,7 @@ func TestRunInPieces(t *testing.T) {
 			t.Errorf("progress of %+v after %+v", p, last)
 		}
 		last = p
-	}}.Run(t.Context(), db)
+	}})
 	pgtest.Must(t, err)
 	if !report.OK || pieces < 3 {
 		t.Errorf("%s, in %d pieces", report.Summary(), pieces)

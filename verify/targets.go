@@ -264,10 +264,10 @@ func (p *targetPass) check(ctx context.Context, tx pgx.Tx, piece []target) error
 
 // add counts a row that breaks the check.
 func (c *Check) add(shown json.RawMessage) {
-	if c.Broken < BrokenMax {
+	if c.Broken < brokenMax {
 		c.Broken++
 	}
-	if len(c.Sample) < SampleMax {
+	if len(c.Sample) < sampleMax {
 		c.Sample = append(c.Sample, append(json.RawMessage(nil), shown...))
 	}
 }

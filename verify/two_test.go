@@ -31,7 +31,7 @@ func TestRunOnTwoConnections(t *testing.T) {
 		return nil
 	})
 	first := true
-	report, err := verify.Config{Progress: func(verify.Progress) {
+	report, err := verify.Run(t.Context(), two, verify.Config{Progress: func(verify.Progress) {
 		if !first {
 			return
 		}
@@ -43,12 +43,12 @@ func TestRunOnTwoConnections(t *testing.T) {
 			return pgtest.Int(t, db, `SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xmin IS NOT NULL AND backend_type = 'client backend'`) > 1
 		})
-	}}.Run(t.Context(), two)
+	}})
 	pgtest.Must(t, err)
 	if !report.OK {
 		t.Errorf("a change after the snapshot is seen: %s", report.Summary())
 	}
-	if report, err = verify.Run(t.Context(), two); err != nil || report.OK {
+	if report, err = verify.Run(t.Context(), two, verify.Config{}); err != nil || report.OK {
 		t.Errorf("the change is not seen by the next run: %s, %v", report.Summary(), err)
 	}
 }
@@ -60,14 +60,14 @@ func TestRunOnOneConnection(t *testing.T) {
 	db := pgtest.Open(t, url)
 	fill(t, db, 1000)
 	one := poolOf(t, url, 1, nil)
-	report, err := verify.Run(t.Context(), one)
+	report, err := verify.Run(t.Context(), one, verify.Config{})
 	pgtest.Must(t, err)
 	if !report.OK || len(report.Checks) < 40 {
 		t.Errorf("%s", report.Summary())
 	}
 	_, err = db.Exec(t.Context(), oneMore)
 	pgtest.Must(t, err)
-	if report, err = verify.Run(t.Context(), one); err != nil || report.OK {
+	if report, err = verify.Run(t.Context(), one, verify.Config{}); err != nil || report.OK {
 		t.Errorf("a wrong sum was not found: %s, %v", report.Summary(), err)
 	}
 }

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// BrokenMax is where a check stops counting rows: the count means "at
-	// least BrokenMax" when it equals BrokenMax.
-	BrokenMax = 10_000
-	// SampleMax is the largest number of rows in a sample.
-	SampleMax = 20
+	// brokenMax is where a check stops counting rows: the count means "at
+	// least brokenMax" when it equals brokenMax.
+	brokenMax = 10_000
+	// sampleMax is the largest number of rows in a sample.
+	sampleMax = 20
 )
 
 // Config describes the data that a run may expect. The zero value of a field
@@ -86,8 +86,8 @@ type Check struct {
 	Name string `json:"name"`
 	// Meaning is the invariant in one sentence.
 	Meaning string `json:"meaning"`
-	// Broken is the number of rows that break the invariant, at most
-	// BrokenMax. Sample has the first SampleMax of them.
+	// Broken is the number of rows that break the invariant, counted up to
+	// 10,000. Sample has the first 20 of them.
 	Broken int64             `json:"broken"`
 	Sample []json.RawMessage `json:"sample"`
 }
@@ -103,11 +103,6 @@ type tableCheck struct {
 	changedSQL string
 }
 
-// Run makes every check with the defaults of [Config]. See [Config.Run].
-func Run(ctx context.Context, db *pgxpool.Pool) (Report, error) {
-	return Config{}.Run(ctx, db)
-}
-
 // shareSQL exports the snapshot. The transaction that ends its work first is
 // idle until the other has made its last check.
 const shareSQL = `SELECT pg_export_snapshot(), set_config('idle_in_transaction_session_timeout', '0', true)`
@@ -120,7 +115,7 @@ const shareSQL = `SELECT pg_export_snapshot(), set_config('idle_in_transaction_s
 // Rows that break a check are an outcome and are in the report, with a nil
 // error. An error means that a check could not be made: c is invalid, the
 // database is unreachable, or a statement exceeded c.StatementTimeout.
-func (c Config) Run(ctx context.Context, db *pgxpool.Pool) (report Report, err error) {
+func Run(ctx context.Context, db *pgxpool.Pool, c Config) (report Report, err error) {
 	err = pgx.BeginTxFunc(ctx, db, readOnly, func(tx pgx.Tx) error {
 		r, err := c.begin(ctx, tx)
 		if err != nil {
@@ -191,22 +186,4 @@ func (c *Config) validate() error {
 		return errors.New("verify: want since or after_id, not both")
 	}
 	return nil
-}
-
-// RunTx is [Config.Run] in the caller's transaction, and sees the rows that
-// transaction sees. It sets statement_timeout and settings of the planner until
-// the transaction ends.
-//
-// The isolation level should be REPEATABLE READ or SERIALIZABLE. At READ
-// COMMITTED each statement has its own snapshot, and rows that other
-// transactions commit in between may look broken.
-func (c Config) RunTx(ctx context.Context, tx pgx.Tx) (Report, error) {
-	r, err := c.begin(ctx, tx)
-	if err != nil {
-		return Report{}, err
-	}
-	if err := work(ctx, tx, r.targets, r.table); err != nil {
-		return Report{}, err
-	}
-	return r.finish(), nil
 }

@@ -20,7 +20,7 @@ import (
 
 func TestRunOnNothing(t *testing.T) {
 	t.Parallel()
-	report, err := verify.Run(t.Context(), pgtest.New(t))
+	report, err := verify.Run(t.Context(), pgtest.New(t), verify.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestRunOnWhatTheServiceWrote(t *testing.T) {
 			t.Errorf("there is no row of the sort: %s", sort)
 		}
 	}
-	report, err := verify.Config{LifetimeMax: 2 * time.Hour}.Run(t.Context(), s.db)
+	report, err := verify.Run(t.Context(), s.db, verify.Config{LifetimeMax: 2 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestRunWhileWorking(t *testing.T) {
 			working = false
 		default:
 		}
-		report, err := verify.Run(context.Background(), s.db)
+		report, err := verify.Run(context.Background(), s.db, verify.Config{})
 		if err != nil {
 			t.Error(err)
 			break
@@ -138,7 +138,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	for _, config := range []verify.Config{{Retention: -1}, {LifetimeMax: -1}, {StatementTimeout: time.Microsecond}} {
-		if _, err := config.Run(t.Context(), db); err == nil {
+		if _, err := verify.Run(t.Context(), db, config); err == nil {
 			t.Errorf("%+v was accepted", config)
 		}
 	}
@@ -173,7 +173,7 @@ func (s *shop) try(t *testing.T, config verify.Config, statements ...string) (re
 			}
 		}
 		var err error
-		if report, err = config.RunTx(t.Context(), tx); err != nil {
+		if report, err = verify.RunTx(t.Context(), tx, config); err != nil {
 			return err
 		}
 		return errUndo

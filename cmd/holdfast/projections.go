@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/progress"
+	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/projections"
 )
@@ -26,8 +27,8 @@ type projectionsList struct{ listed }
 
 // Run prints a line for each projection.
 func (c *projectionsList) Run(ctx context.Context, process boot.Process) error {
-	read := func(db *pgxpool.Pool) ([]projections.Summary, error) { return projections.Summaries(ctx, db) }
-	return list(ctx, process, c.listed, "NAME\tKEYS\tPARKED\tPOSITION\tUPDATED", read, func(w io.Writer, s *projections.Summary) {
+	read := func(db *pgxpool.Pool) ([]ops.Projection, error) { return ops.Projections(ctx, db) }
+	return list(ctx, process, c.listed, "NAME\tKEYS\tPARKED\tPOSITION\tUPDATED", read, func(w io.Writer, s *ops.Projection) {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", s.Name, s.Keys, s.Parked, s.Position, s.UpdatedAt.UTC().Format(time.DateTime))
 	})
 }
@@ -36,8 +37,8 @@ type projectionsParked struct{ listed }
 
 // Run prints a line for each parked key.
 func (c *projectionsParked) Run(ctx context.Context, process boot.Process) error {
-	read := func(db *pgxpool.Pool) ([]projections.ParkedKey, error) { return projections.Parked(ctx, db) }
-	return list(ctx, process, c.listed, "NAME\tTENANT\tKEY\tPARKED\tAUDIT ID\tREASON", read, func(w io.Writer, k *projections.ParkedKey) {
+	read := func(db *pgxpool.Pool) ([]ops.ParkedKey, error) { return ops.ParkedKeys(ctx, db) }
+	return list(ctx, process, c.listed, "NAME\tTENANT\tKEY\tPARKED\tAUDIT ID\tREASON", read, func(w io.Writer, k *ops.ParkedKey) {
 		fmt.Fprintf(w, "%s\t%s\t%q\t%s\t%d\t%q\n", k.Name, k.TenantID, k.Key, k.ParkedAt.UTC().Format(time.DateTime), k.AuditID, k.Reason)
 	})
 }
@@ -86,7 +87,7 @@ func (c *projectionsRebuild) rebuild(ctx context.Context, terminal io.Writer, db
 
 // replay folds the states from the record.
 func (c *projectionsRebuild) replay(ctx context.Context, db *pgxpool.Pool, parts *wiring.Projections, key *projections.Key) (int, error) {
-	missing, err := projections.RecordMissing(ctx, db)
+	missing, err := ops.RecordMissing(ctx, db)
 	if err != nil {
 		return 0, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	readymade "github.com/holdfast/holdfast/internal/ready"
 	"github.com/holdfast/holdfast/projections"
@@ -21,7 +22,7 @@ func TestProjections(t *testing.T) {
 	}
 	set, err := readymade.New(shop.DB, projections.Config{})
 	pgtest.Must(t, err)
-	feed, err := projections.NewFeed(shop.DB, projections.FeedConfig{})
+	feed, err := projections.NewFeed(shop.DB, projections.Config{})
 	pgtest.Must(t, err)
 	pgtest.Must(t, set.Register(feed))
 	shop.Stock("shirt", 2)
@@ -35,7 +36,7 @@ func TestProjections(t *testing.T) {
 		pgtest.Must(t, err)
 		return states[0].Lag == 0
 	})
-	var list []projections.Summary
+	var list []ops.Projection
 	if err := json.Unmarshal([]byte(c.run("projections", "list", "--json")), &list); err != nil || len(list) != 2 {
 		t.Fatal(list, err)
 	}
@@ -88,7 +89,7 @@ func (c *tool) park(shop *programtest.Shop) {
 		c.t.Errorf("parked without any: %q", out)
 	}
 	pgtest.Exec(c.t, shop.DB, `UPDATE projection_snapshots SET parked_at = now(), parked_audit_id = 7, parked_reason = 'too large' WHERE projection_name = 'reservations.counters'`)
-	var parked []projections.ParkedKey
+	var parked []ops.ParkedKey
 	if err := json.Unmarshal([]byte(c.run("projections", "parked", "--json")), &parked); err != nil || len(parked) != 1 || parked[0].AuditID != 7 {
 		c.t.Errorf("%+v, %v", parked, err)
 	}

@@ -174,7 +174,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		t.Errorf("%d deadlocks", n)
 	}
 	m.b.Sound()
-	report, err := verify.Config{LifetimeMax: marketLifetime}.Run(t.Context(), m.b.DB)
+	report, err := verify.Run(t.Context(), m.b.DB, verify.Config{LifetimeMax: marketLifetime})
 	pgtest.Must(t, err)
 	for _, check := range report.Checks {
 		byHand := check.Name == "record_agrees" || check.Name == "record_chained" // the test moves deadlines without a verb

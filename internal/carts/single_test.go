@@ -165,7 +165,7 @@ func relaxCommits(b *queuestest.Bench) {
 func mustBeSound(t *testing.T, b *queuestest.Bench, config verify.Config) {
 	t.Helper()
 	b.Sound()
-	report, err := config.Run(t.Context(), b.DB)
+	report, err := verify.Run(t.Context(), b.DB, config)
 	pgtest.Must(t, err)
 	for _, check := range report.Checks {
 		if check.Broken > 0 {

@@ -325,7 +325,7 @@ func (s *shop) sound() {
 // their holds no requests.
 func (s *shop) verified() {
 	s.t.Helper()
-	report, err := verify.Run(s.t.Context(), s.db)
+	report, err := verify.Run(s.t.Context(), s.db, verify.Config{})
 	s.must(err)
 	for _, check := range report.Checks {
 		if check.Broken > 0 && check.Name != "stock_recorded" && check.Name != "hold_has_request" {

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/sweeper"
+	"github.com/holdfast/holdfast/internal/wiring"
 )
 
 // pairs is how many pairs of sagas TestPairs runs; its long form has 10,000.
@@ -56,7 +56,7 @@ func TestPairs(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var background errgroup.Group
 	recovery := s.recovery(always(checkouts.ResultPaid))
-	passes := &sweeper.Passes{Log: slog.New(slog.DiscardHandler), Table: []sweeper.Pass{{
+	passes := &wiring.Passes{Log: slog.New(slog.DiscardHandler), Table: []wiring.Pass{{
 		Name: "recover", Every: 5 * time.Millisecond,
 		RunOnce: func(ctx context.Context) (bool, error) {
 			report, err := recovery.RunOnce(ctx)

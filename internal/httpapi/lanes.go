@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/queues/hot"
 )
 
 // laneName is the name of a lane.
@@ -86,7 +86,7 @@ func (s *service) listLanes() endpoint[struct{}, emptyBody] {
 			if err != nil {
 				return response{}, err
 			}
-			listed, err := hot.List(ctx, s.pool, req.principal.TenantID)
+			listed, err := ops.HotVariants(ctx, s.pool, req.principal.TenantID)
 			if err != nil {
 				return response{}, err
 			}
@@ -99,7 +99,7 @@ func (s *service) listLanes() endpoint[struct{}, emptyBody] {
 	}
 }
 
-func hotVariantBodies(listed []hot.Listed) []hotVariantJSON {
+func hotVariantBodies(listed []ops.HotVariant) []hotVariantJSON {
 	bodies := make([]hotVariantJSON, len(listed))
 	for i := range listed {
 		v := &listed[i]

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/frames"
@@ -33,12 +32,7 @@ func newHub(t testing.TB, db *pgxpool.Pool, log *slog.Logger) *live.Hub {
 	t.Helper()
 	hub, err := live.New(live.Config{
 		Pool: db, Log: log, Public: []string{"projection.stocks.availability."}, Limits: live.Limits{TenantConnections: 5},
-		Snapshots: func(ctx context.Context, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
-			return projections.Snapshots(ctx, db, tenantID, channels)
-		},
-		Versions: func(ctx context.Context, tenantIDs []uuid.UUID, channels []string) ([]int64, error) {
-			return projections.Versions(ctx, db, tenantIDs, channels)
-		},
+		Snapshots: projections.Snapshots, Versions: projections.Versions,
 	})
 	if err != nil {
 		t.Fatal(err)

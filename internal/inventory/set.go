@@ -34,7 +34,7 @@ type StockPatch struct {
 	// MaxPerCart is 1 to MaxQuantity; 0 clears it.
 	MaxPerCart *int32
 	// Lane is the wish for a lane. It is only stored: the caller moves the
-	// variant (see hot.SetStock).
+	// variant (see SetInLane).
 	Lane *lanes.Wish
 	// Admission is AdmissionOpen or AdmissionToken.
 	Admission *string

@@ -73,7 +73,7 @@ func (h *Hub) compare(ctx context.Context, piece []checked) {
 	for i := range piece {
 		ids[i], names[i] = piece[i].channel.tenant.id, piece[i].channel.name
 	}
-	versions, err := h.config.Versions(reading, ids, names)
+	versions, err := h.config.Versions(reading, h.config.Pool, ids, names)
 	if err != nil || len(versions) != len(piece) {
 		if ctx.Err() == nil {
 			h.config.Log.WarnContext(ctx, "the versions of live channels could not be read; they are read again", "error", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/frames"
 	"github.com/holdfast/holdfast/internal/tenants"
 )
@@ -27,8 +28,8 @@ type Config struct {
 	// frame with its version. Versions returns the version of each channel, 0
 	// without a state: channels[i] belongs to tenantIDs[i]. Both nil: there are
 	// no channels of projections.
-	Snapshots func(ctx context.Context, tenantID uuid.UUID, channels []string) ([]frames.Frame, error)
-	Versions  func(ctx context.Context, tenantIDs []uuid.UUID, channels []string) ([]int64, error)
+	Snapshots func(ctx context.Context, db audit.Querier, tenantID uuid.UUID, channels []string) ([]frames.Frame, error)
+	Versions  func(ctx context.Context, db audit.Querier, tenantIDs []uuid.UUID, channels []string) ([]int64, error)
 	// Sampled are the sampled channels, which every tenant has.
 	Sampled []Sampled
 	// Public are beginnings of the channels of projections that any key gives

@@ -39,10 +39,10 @@ func (h *Hub) Load() (l Load) {
 			for s := range c.subscribers {
 				s.box.mu.Lock()
 				l.Subscribers++
-				if s.stale {
+				if s.state != current {
 					l.Stale++
 				}
-				if s.wanted {
+				if s.state == waiting {
 					l.Waiting++
 				}
 				l.Frames, l.Bytes = max(l.Frames, s.box.frames), max(l.Bytes, s.box.bytes)

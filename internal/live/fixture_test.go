@@ -68,12 +68,7 @@ func (b *bed) exec(sql string, args ...any) {
 func (b *bed) config() live.Config {
 	return live.Config{
 		Pool: b.db, Log: slog.New(slog.DiscardHandler), Public: []string{"projection.test."},
-		Snapshots: func(ctx context.Context, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
-			return projections.Snapshots(ctx, b.db, tenantID, channels)
-		},
-		Versions: func(ctx context.Context, tenantIDs []uuid.UUID, channels []string) ([]int64, error) {
-			return projections.Versions(ctx, b.db, tenantIDs, channels)
-		},
+		Snapshots: projections.Snapshots, Versions: projections.Versions,
 		Limits: live.Limits{Check: time.Hour},
 	}
 }

@@ -225,7 +225,7 @@ func (h *Hub) subscribe(box *mailbox, tenantID uuid.UUID, name string) (*Subscri
 			h.startSampling(c, sampled)
 		}
 	}
-	s := &Subscription{hub: h, channel: c, box: box, stale: true}
+	s := &Subscription{hub: h, channel: c, box: box}
 	c.subscribers[s] = struct{}{}
 	telemetry.LiveSubscribed(context.Background(), 1)
 	box.mu.Lock()
@@ -240,7 +240,7 @@ func (h *Hub) leave(s *Subscription) {
 	defer h.mu.Unlock()
 	s.box.mu.Lock()
 	s.clear()
-	s.closed = true
+	s.state = closed
 	s.box.ready = slices.DeleteFunc(s.box.ready, func(other *Subscription) bool { return other == s })
 	s.box.mu.Unlock()
 	c := s.channel

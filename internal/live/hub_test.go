@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/frames"
 	"github.com/holdfast/holdfast/internal/live"
 	"github.com/holdfast/holdfast/internal/pgtest"
@@ -162,10 +163,10 @@ func TestReadsAreShared(t *testing.T) {
 	var reads atomic.Int64
 	begin := make(chan struct{})
 	read := c.Snapshots
-	c.Snapshots = func(ctx context.Context, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
+	c.Snapshots = func(ctx context.Context, db audit.Querier, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
 		reads.Add(1)
 		<-begin
-		return read(ctx, tenantID, channels)
+		return read(ctx, db, tenantID, channels)
 	}
 	hub, _ := b.run(c)
 	const many = 1000
@@ -190,11 +191,11 @@ func TestReadFails(t *testing.T) {
 	c := b.config()
 	var reads atomic.Int64
 	read := c.Snapshots
-	c.Snapshots = func(ctx context.Context, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
+	c.Snapshots = func(ctx context.Context, db audit.Querier, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
 		if reads.Add(1) == 1 {
 			return nil, errors.New("an outage")
 		}
-		return read(ctx, tenantID, channels)
+		return read(ctx, db, tenantID, channels)
 	}
 	hub, _ := b.run(c)
 	want(t, subscribe(t, hub, b.tenant), live.Snapshot, 0, 0)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/frames"
 	"github.com/holdfast/holdfast/internal/live"
 	"github.com/holdfast/holdfast/internal/pgtest"
@@ -43,9 +44,9 @@ func (b *bed) rebuildLarge() frames.Frame {
 func countReads(c *live.Config) *atomic.Int64 {
 	var reads atomic.Int64
 	read := c.Snapshots
-	c.Snapshots = func(ctx context.Context, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
+	c.Snapshots = func(ctx context.Context, db audit.Querier, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
 		reads.Add(1)
-		return read(ctx, tenantID, channels)
+		return read(ctx, db, tenantID, channels)
 	}
 	return &reads
 }
@@ -95,8 +96,8 @@ func TestLargeRebuildDuringRead(t *testing.T) {
 	read := c.Snapshots
 	var blocked atomic.Bool
 	deliver := make(chan struct{})
-	c.Snapshots = func(ctx context.Context, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
-		states, err := read(ctx, tenantID, channels)
+	c.Snapshots = func(ctx context.Context, db audit.Querier, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
+		states, err := read(ctx, db, tenantID, channels)
 		if blocked.Load() {
 			<-deliver
 		}
@@ -187,14 +188,14 @@ func TestSnapshotsArePaced(t *testing.T) {
 	var mu sync.Mutex
 	var ended time.Time
 	reads, early := 0, 0
-	c.Snapshots = func(ctx context.Context, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
+	c.Snapshots = func(ctx context.Context, db audit.Querier, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		reads++
 		if time.Now().Before(ended.Add(50 * time.Millisecond)) {
 			early++
 		}
-		states, err := read(ctx, tenantID, channels)
+		states, err := read(ctx, db, tenantID, channels)
 		ended = time.Now()
 		return states, err
 	}

@@ -131,7 +131,7 @@ func (h *Hub) readPiece(t *tenant, piece []*channel) (map[string]Frame, error) {
 	for i, c := range piece {
 		names[i] = c.name
 	}
-	states, err := h.config.Snapshots(reading, t.id, names)
+	states, err := h.config.Snapshots(reading, h.config.Pool, t.id, names)
 	if err != nil {
 		if ctx.Err() == nil {
 			h.config.Log.WarnContext(ctx, "the states of live channels could not be read; they are read again", "tenant_id", t.id, "error", err)

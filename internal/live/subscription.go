@@ -18,17 +18,24 @@ type Subscription struct {
 
 	queue []Frame
 	// last is the version of the last frame that was queued.
-	last int64
-	// stale means that the subscriber needs a snapshot. Nothing is queued then.
-	// wanted means that it reads again and waits for the snapshot.
-	stale, wanted bool
-	ready         bool // it is in mailbox.ready
-	closed        bool
+	last  int64
+	state state
+	ready bool // it is in mailbox.ready
 	// known means that the reader has received a state. rebuilt is the version
 	// of a rebuild that it is to receive as the state that is read: 0 for none.
 	known   bool
 	rebuilt int64
 }
+
+// state is what a subscription receives next.
+type state int
+
+const (
+	dropped state = iota // a snapshot, once its reader reads again; nothing is queued
+	waiting              // a snapshot, for which its reader waits; nothing is queued
+	current              // the frame that follows the last one
+	closed               // nothing
+)
 
 // Next returns the next frame: first a snapshot, then frames whose versions
 // follow, and a snapshot again after a gap or if more was queued than the
@@ -72,8 +79,8 @@ type mailbox struct {
 	mu sync.Mutex
 	// notes are messages that belong to no subscription.
 	notes [][]byte
-	// ready are the subscriptions with a frame, and those that are stale and not
-	// wanted. Each is in it once.
+	// ready are the subscriptions with a frame, and those that were dropped. Each
+	// is in it once.
 	ready         []*Subscription
 	frames, bytes int // queued for all subscriptions together
 }
@@ -108,9 +115,9 @@ func (b *mailbox) signal() {
 }
 
 // pop returns the next frame, in turn of the subscriptions. It asks the hub for
-// the snapshots that stale subscriptions need, now that their reader reads.
+// the snapshots that dropped subscriptions need, now that their reader reads.
 func (b *mailbox) pop() (f Frame, found bool) {
-	var stale []*Subscription
+	var wanted []*Subscription
 	b.mu.Lock()
 	if len(b.notes) > 0 {
 		f.text, found = b.notes[0], true
@@ -121,15 +128,15 @@ func (b *mailbox) pop() (f Frame, found bool) {
 		b.ready[0] = nil
 		b.ready = b.ready[1:]
 		s.ready = false
-		if s.stale {
-			s.wanted = true
-			stale = append(stale, s)
+		if s.state == dropped {
+			s.state = waiting
+			wanted = append(wanted, s)
 		} else if len(s.queue) > 0 {
 			f, found = s.pop(), true
 		}
 	}
 	b.mu.Unlock()
-	for _, s := range stale {
+	for _, s := range wanted {
 		s.hub.want(s)
 	}
 	return f, found
@@ -197,12 +204,12 @@ const (
 	restarted = "restarted" // the state was deleted
 )
 
-// drop makes the subscription stale: the reader receives a snapshot when it
-// reads again. The caller holds the lock of the mailbox.
+// drop lets the reader receive a snapshot when it reads again. The caller holds
+// the lock of the mailbox.
 func (s *Subscription) drop(why string) {
 	telemetry.LiveResync(context.Background(), why)
 	s.clear()
-	s.stale, s.wanted = true, false
+	s.state = dropped
 	s.makeReady()
 }
 
@@ -213,12 +220,12 @@ func (s *Subscription) drop(why string) {
 func (s *Subscription) offer(f *Frame) {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
-	if s.closed || s.stale && !s.wanted {
+	if s.state == closed || s.state == dropped {
 		return
 	}
 	if f.begins() && s.last > 0 {
 		s.rebuilt = 0
-		if !s.stale {
+		if s.state == current {
 			s.drop(restarted)
 		}
 		return
@@ -226,10 +233,10 @@ func (s *Subscription) offer(f *Frame) {
 	if f.Version <= s.last {
 		return
 	}
-	if f.Event == Rebuild && s.known && (s.stale || f.Payload == nil) {
+	if f.Event == Rebuild && s.known && (s.state == waiting || f.Payload == nil) {
 		s.rebuilt = f.Version
 	}
-	if s.stale {
+	if s.state == waiting {
 		return
 	}
 	switch gap := f.First > s.last+1 && f.Event != Rebuild; {
@@ -246,16 +253,16 @@ func (s *Subscription) offer(f *Frame) {
 // frames that arrived since the read of the snapshot began.
 func (s *Subscription) offerSnapshot(read *readState, since []Frame) {
 	s.box.mu.Lock()
-	if s.closed || !s.stale || !s.wanted {
+	if s.state != waiting {
 		s.box.mu.Unlock()
 		return
 	}
-	s.stale, s.wanted = false, false
-	state := &read.snapshot
-	if s.rebuilt > 0 && state.Version >= s.rebuilt {
-		state = read.asRebuild()
+	s.state = current
+	f := &read.snapshot
+	if s.rebuilt > 0 && f.Version >= s.rebuilt {
+		f = read.asRebuild()
 	}
-	queued := s.push(state)
+	queued := s.push(f)
 	if !queued {
 		s.drop(slow)
 	}
@@ -271,11 +278,11 @@ func (s *Subscription) offerSnapshot(read *readState, since []Frame) {
 func (s *Subscription) offerSample(f *Frame) {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
-	if s.closed || s.stale && !s.wanted {
+	if s.state == closed || s.state == dropped {
 		return
 	}
 	s.clear()
-	s.stale, s.wanted = false, false
+	s.state = current
 	if !s.push(f) {
 		s.drop(slow)
 	}
@@ -285,7 +292,7 @@ func (s *Subscription) offerSample(f *Frame) {
 func (s *Subscription) dropBehind(version int64) {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
-	if !s.closed && !s.stale && s.last < version {
+	if s.state == current && s.last < version {
 		s.drop(lost)
 	}
 }
@@ -295,7 +302,7 @@ func (s *Subscription) dropBehind(version int64) {
 func (s *Subscription) dropAhead(version int64) {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
-	if !s.closed && !s.stale && s.last > version {
+	if s.state == current && s.last > version {
 		s.rebuilt = 0
 		s.drop(restarted)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/signals"
 )
 
 const arrivalsSQL = `
@@ -22,9 +22,9 @@ WHERE s.measured_at BETWEEN clock_timestamp() - $1::interval AND clock_timestamp
 // Arrivals returns how many requests per second arrive in each lane, over all
 // tenants and processes, by the signals of the last windows. A hot variant that
 // is not among the most frequent variants of a process counts for the normal
-// lane. All is 0 where no process runs Signals.
+// lane. All is 0 where no process counts them.
 func Arrivals(ctx context.Context, db audit.Querier) (map[lanes.Lane]float64, error) {
-	rows, _ := db.Query(ctx, arrivalsSQL, hot.SignalMaxAge)
+	rows, _ := db.Query(ctx, arrivalsSQL, signals.MaxAge)
 	rates, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[struct{ All, Hot float64 }])
 	if err != nil {
 		return nil, fmt.Errorf("read the arrival rates: %w", err)
@@ -95,10 +95,41 @@ LIMIT $5`
 // of the tenant's newest requests. Variants with similar rates are in the order
 // of their ids. A variant that does not exist can be among them.
 func Busiest(ctx context.Context, db audit.Querier, tenantID uuid.UUID, limit int) ([]Busy, error) {
-	rows, _ := db.Query(ctx, busiestSQL, tenantID, hot.SignalMaxAge, hot.ListMax, recentMax, limit)
+	rows, _ := db.Query(ctx, busiestSQL, tenantID, signals.MaxAge, HotMax, recentMax, limit)
 	busiest, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Busy])
 	if err != nil {
 		return nil, fmt.Errorf("read the busiest variants: %w", err)
 	}
 	return busiest, nil
+}
+
+// HotVariant is a hot variant as operators see it.
+type HotVariant struct {
+	lanes.Variant
+	// Why is the reason for which the detector moved it; nil for a pinned one.
+	Why *string
+	// Rate is how many requests per second arrived for it at the detector's
+	// last pass.
+	Rate float64
+}
+
+// HotMax is how many hot variants HotVariants returns at most.
+const HotMax = 1000
+
+const hotVariantsSQL = `
+SELECT h.variant_id, h.slot, h.state, h.pinned, h.moved_at, h.why, coalesce(o.rate, 0) AS rate
+FROM hot_variants h
+LEFT JOIN hot_observations o ON o.tenant_id = h.tenant_id AND o.variant_id = h.variant_id
+WHERE h.tenant_id = $1
+ORDER BY rate DESC, h.variant_id
+LIMIT $2`
+
+// HotVariants returns the tenant's hot variants, the busiest first.
+func HotVariants(ctx context.Context, db audit.Querier, tenantID uuid.UUID) ([]HotVariant, error) {
+	rows, _ := db.Query(ctx, hotVariantsSQL, tenantID, HotMax)
+	variants, err := pgx.CollectRows(rows, pgx.RowToStructByPos[HotVariant])
+	if err != nil {
+		return nil, fmt.Errorf("list hot variants: %w", err)
+	}
+	return variants, nil
 }

@@ -40,7 +40,7 @@ type Config struct {
 	// DepthMax is the intakes' DepthMax; 0 is its default.
 	DepthMax int
 	// Arrivals means that API processes measure how many requests arrive
-	// (hot.Signals). Without it, the rates of arrival are null.
+	// (package signals). Without it, the rates of arrival are null.
 	Arrivals bool
 }
 

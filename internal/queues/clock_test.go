@@ -99,7 +99,7 @@ func TestClockSetBackInFigures(t *testing.T) {
 // panics is the normal lane's policy with a bug: it panics on a batch with a
 // request of the cart "bad". It is for one drain.
 type panics struct {
-	normal.ClaimPolicy
+	queues.ClaimPolicy
 	bad bool
 }
 
@@ -125,7 +125,7 @@ func TestPanicIsARowsFault(t *testing.T) {
 	for _, cart := range []string{"a", "b", "bad", "c", "d"} {
 		all = append(all, b.Submit(cart, "shoe", 1))
 	}
-	lane, err := queues.NewLane(b.DB, discard, lanes.Normal, &panics{}, queues.LaneConfig{})
+	lane, err := queues.NewLane(b.DB, discard, lanes.Normal, &panics{ClaimPolicy: kinds[lanes.Normal]}, queues.LaneConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

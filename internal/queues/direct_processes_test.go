@@ -187,7 +187,7 @@ func (s *shop) unfinished() int64 {
 // verify fails the test for each check that finds rows.
 func (s *shop) verify(t *testing.T) {
 	t.Helper()
-	report, err := verify.Run(t.Context(), s.b.DB)
+	report, err := verify.Run(t.Context(), s.b.DB, verify.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

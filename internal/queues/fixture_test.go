@@ -20,8 +20,17 @@ type kind struct {
 }
 
 var kinds = map[lanes.Lane]kind{
-	lanes.Hot:    {hot.ClaimPolicy{}, hot.NewLane},
-	lanes.Normal: {normal.ClaimPolicy{}, normal.NewLane},
+	lanes.Hot:    {policyOf(hot.NewLane), hot.NewLane},
+	lanes.Normal: {policyOf(normal.NewLane), normal.NewLane},
+}
+
+// policyOf returns how a lane claims.
+func policyOf(newLane queuestest.NewLane) queues.ClaimPolicy {
+	lane, err := newLane(nil, discard, queues.LaneConfig{})
+	if err != nil {
+		panic(err)
+	}
+	return lane.Policy()
 }
 
 // onEachLane runs a test for each lane.

@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -130,7 +129,7 @@ func TestHorizonIsReadUnderTheLease(t *testing.T) {
 			b.Tick(other)
 			var late requests.Request
 			var commit func()
-			drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: hot.ClaimPolicy{}, before: nth(t, 1, locksSlot, func() {
+			drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: kinds[lanes.Hot], before: nth(t, 1, locksSlot, func() {
 				late, commit = b.Open("late")
 				if err := test.move(b); err != nil {
 					t.Error(err)
@@ -164,7 +163,7 @@ func TestMovesAreReadUnderTheLease(t *testing.T) {
 	b.Stock("shoe", 1)
 	first := b.Submit("first", "shoe", 1)
 	var second requests.Request
-	drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: hot.ClaimPolicy{}, before: nth(t, 1, locksSlot, func() {
+	drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: kinds[lanes.Hot], before: nth(t, 1, locksSlot, func() {
 		if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"); err != nil {
 			t.Error(err)
 		}

@@ -23,7 +23,7 @@ import (
 // busyPolicy is the hot lane's policy, which calls busy when it finds the slot
 // leased.
 type busyPolicy struct {
-	hot.ClaimPolicy
+	queues.ClaimPolicy
 	busy func()
 }
 
@@ -44,7 +44,7 @@ func TestBusySlotIsTriedAgain(t *testing.T) {
 	for name, drained := range map[string]bool{"drained last": true, "never drained": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			policy := &busyPolicy{}
+			policy := &busyPolicy{ClaimPolicy: kinds[lanes.Hot].ClaimPolicy}
 			b := queuestest.New(t, lanes.Hot, func(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
 				return queues.NewLane(db, log, lanes.Hot, policy, config)
 			})

@@ -27,7 +27,7 @@ func BenchmarkFeed(b *testing.B) {
 		FROM generate_series(1, $2) n`, tenant, b.N)
 	set, err := ready.New(db, projections.Config{Log: slog.New(slog.DiscardHandler)})
 	pgtest.Must(b, err)
-	feed, err := projections.NewFeed(db, projections.FeedConfig{Config: projections.Config{Log: slog.New(slog.DiscardHandler)}})
+	feed, err := projections.NewFeed(db, projections.Config{Log: slog.New(slog.DiscardHandler)})
 	pgtest.Must(b, err)
 	pgtest.Must(b, set.Register(feed))
 	b.ResetTimer()

@@ -114,7 +114,7 @@ func TestDeltasMakeStates(t *testing.T) {
 	p := rate()
 	for _, e := range trade() {
 		if p.Key(e) != (projections.Key{}) {
-			client.Buckets = mergeBuckets(client.Buckets, p.Apply(&state, e).Buckets)
+			client = mergeWindows(client, p.Apply(&state, e))
 		}
 	}
 	if diff := cmp.Diff(state.Buckets, client.Buckets); diff != "" {

@@ -36,11 +36,11 @@ func newShop(t *testing.T) *shop {
 	s := &shop{t: t, db: pgtest.New(t), tenants: [2]uuid.UUID{uuid.New(), uuid.New()}}
 	s.exec(fmt.Sprintf(`ALTER DATABASE %q SET synchronous_commit = off`, s.db.Config().ConnConfig.Database))
 	s.db.Reset()
-	config := projections.Config{Log: slog.New(slog.DiscardHandler)}
+	config := projections.Config{Log: slog.New(slog.DiscardHandler), Batch: 37, Lease: time.Minute}
 	var err error
 	s.set, err = ready.New(s.db, config)
 	s.must(err)
-	s.feed, err = projections.NewFeed(s.db, projections.FeedConfig{Config: config, Batch: 37, Lease: time.Minute})
+	s.feed, err = projections.NewFeed(s.db, config)
 	s.must(err)
 	s.must(s.set.Register(s.feed))
 	return s

@@ -10,17 +10,11 @@ import (
 )
 
 // Latency is how long the requests of a tenant took from their acceptance to
-// their outcome, in each bucket. As a delta it has the buckets that changed.
-type Latency struct {
-	BucketSeconds int                `json:"bucket_seconds"`
-	Buckets       []latencyHistogram `json:"buckets"`
-}
-
-// LatencyDelta is the buckets that changed, with their present values.
-type LatencyDelta struct {
-	BucketSeconds int             `json:"bucket_seconds"`
-	Buckets       []LatencyBucket `json:"buckets"`
-}
+// their outcome, in each bucket. Its delta is a LatencyDelta.
+type (
+	Latency      = Window[latencyHistogram]
+	LatencyDelta = Window[LatencyBucket]
+)
 
 // LatencyBucket is the quantiles of the requests decided from At on, in
 // milliseconds. They are estimated from a histogram, with an error of at most
@@ -65,27 +59,22 @@ func latency() projections.Projection[*Event, Latency, LatencyDelta] {
 			}
 			return projections.Key{}
 		},
-		Apply: applyLatency,
-		Coalesce: func(a, b LatencyDelta) LatencyDelta {
-			a.Buckets = mergeBuckets(a.Buckets, b.Buckets)
-			return a
-		},
+		Apply:    applyLatency,
+		Coalesce: mergeWindows[LatencyBucket],
 	}
 }
 
 func applyLatency(l *Latency, e *Event) LatencyDelta {
-	const seconds = int(bucketLength / time.Second)
-	l.BucketSeconds = seconds
 	at := e.At.UTC().Truncate(bucketLength)
-	var i int
-	if l.Buckets, i = openBucket(l.Buckets, at, latencyHistogram{LatencyBucket: LatencyBucket{At: at}}); i < 0 {
-		return LatencyDelta{BucketSeconds: seconds, Buckets: []LatencyBucket{}}
+	i := l.open(at, latencyHistogram{LatencyBucket: LatencyBucket{At: at}})
+	if i < 0 {
+		return windowOf([]LatencyBucket{})
 	}
 	if old := len(l.Buckets) - 1 - openBuckets; old >= 0 {
 		l.Buckets[old].Bins = nil
 	}
 	l.Buckets[i].add(e.At.Sub(acceptedAt(e.TargetID)))
-	return LatencyDelta{BucketSeconds: seconds, Buckets: []LatencyBucket{l.Buckets[i].LatencyBucket}}
+	return windowOf([]LatencyBucket{l.Buckets[i].LatencyBucket})
 }
 
 // acceptedAt is when the id was made (RFC 9562, section 5.7).

@@ -16,12 +16,15 @@ const (
 // allKey is the key of the projections with one state per tenant.
 const allKey = "all"
 
-// Rate is how many outcomes of each sort a tenant had in each bucket. As a
-// delta it has the buckets that changed, with their present values.
-type Rate struct {
-	BucketSeconds int          `json:"bucket_seconds"`
-	Buckets       []RateBucket `json:"buckets"`
+// Window is the buckets of a tenant. As a delta it has those that changed, with
+// their present values.
+type Window[B bucket] struct {
+	BucketSeconds int `json:"bucket_seconds"`
+	Buckets       []B `json:"buckets"`
 }
+
+// Rate is how many outcomes of each sort a tenant had in each bucket.
+type Rate = Window[RateBucket]
 
 // RateBucket counts the outcomes from At on. Rejected requests have a business
 // reason, failed ones the reason internal_error.
@@ -49,24 +52,19 @@ func rate() projections.Projection[*Event, Rate, Rate] {
 			}
 			return projections.Key{}
 		},
-		Apply: applyRate,
-		Coalesce: func(a, b Rate) Rate {
-			a.Buckets = mergeBuckets(a.Buckets, b.Buckets)
-			return a
-		},
+		Apply:    applyRate,
+		Coalesce: mergeWindows[RateBucket],
 	}
 }
 
 func applyRate(r *Rate, e *Event) Rate {
-	const seconds = int(bucketLength / time.Second)
-	r.BucketSeconds = seconds
 	at := e.At.UTC().Truncate(bucketLength)
-	var i int
-	if r.Buckets, i = openBucket(r.Buckets, at, RateBucket{At: at}); i < 0 {
-		return Rate{BucketSeconds: seconds, Buckets: []RateBucket{}}
+	i := r.open(at, RateBucket{At: at})
+	if i < 0 {
+		return windowOf([]RateBucket{})
 	}
 	r.Buckets[i].count(e)
-	return Rate{BucketSeconds: seconds, Buckets: []RateBucket{r.Buckets[i]}}
+	return windowOf([]RateBucket{r.Buckets[i]})
 }
 
 func (b *RateBucket) count(e *Event) {
@@ -92,40 +90,47 @@ func (b *RateBucket) count(e *Event) {
 // bucket is a part of a window.
 type bucket interface{ at() time.Time }
 
-// openBucket returns the index of the bucket that begins at the given time, and
-// adds it if it is missing. Buckets that are older than the window are removed;
-// the index is -1 if the new one is.
-func openBucket[B bucket](buckets []B, at time.Time, empty B) ([]B, int) {
+func windowOf[B bucket](buckets []B) Window[B] {
+	return Window[B]{BucketSeconds: int(bucketLength / time.Second), Buckets: buckets}
+}
+
+// open returns the index of the bucket that begins at the given time, and adds it
+// if it is missing. Buckets that are older than the window are removed; the index
+// is -1 if the new one is.
+func (w *Window[B]) open(at time.Time, empty B) int {
+	buckets := w.Buckets
+	*w = windowOf(buckets)
 	i := len(buckets)
 	for i > 0 && buckets[i-1].at().After(at) {
 		i--
 	}
 	if i > 0 && buckets[i-1].at().Equal(at) {
-		return buckets, i - 1
+		return i - 1
 	}
 	if n := len(buckets); n > 0 && buckets[n-1].at().Sub(at) > windowLength {
-		return buckets, -1
+		return -1
 	}
 	buckets = slices.Insert(buckets, i, empty)
 	newest, old := buckets[len(buckets)-1].at(), 0
 	for newest.Sub(buckets[old].at()) > windowLength {
 		old++
 	}
-	return slices.Delete(buckets, 0, old), i - old
+	w.Buckets = slices.Delete(buckets, 0, old)
+	return i - old
 }
 
-// mergeBuckets returns the buckets of both, those of b in place of those of a
+// mergeWindows returns the buckets of both, those of b in place of those of a
 // from the same time.
-func mergeBuckets[B bucket](a, b []B) []B {
-	for i := range b {
-		at := len(a)
-		for at > 0 && a[at-1].at().After(b[i].at()) {
+func mergeWindows[B bucket](a, b Window[B]) Window[B] {
+	for _, newer := range b.Buckets {
+		at := len(a.Buckets)
+		for at > 0 && a.Buckets[at-1].at().After(newer.at()) {
 			at--
 		}
-		if at > 0 && a[at-1].at().Equal(b[i].at()) {
-			a[at-1] = b[i]
+		if at > 0 && a.Buckets[at-1].at().Equal(newer.at()) {
+			a.Buckets[at-1] = newer
 		} else {
-			a = slices.Insert(a, at, b[i])
+			a.Buckets = slices.Insert(a.Buckets, at, newer)
 		}
 	}
 	return a

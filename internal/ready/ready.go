@@ -1,6 +1,8 @@
 package ready
 
 import (
+	"errors"
+
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/projections"
@@ -20,21 +22,14 @@ type Set struct {
 }
 
 // New makes the runtimes of the ready projections.
-func New(db *pgxpool.Pool, c projections.Config) (_ *Set, err error) {
+func New(db *pgxpool.Pool, c projections.Config) (*Set, error) {
 	s := &Set{db: db}
-	if s.Counters, err = projections.New(db, counters(), c); err != nil {
-		return nil, err
-	}
-	if s.Availability, err = projections.New(db, availability(), c); err != nil {
-		return nil, err
-	}
-	if s.Rate, err = projections.New(db, rate(), c); err != nil {
-		return nil, err
-	}
-	if s.Latency, err = projections.New(db, latency(), c); err != nil {
-		return nil, err
-	}
-	return s, nil
+	var errs [4]error
+	s.Counters, errs[0] = projections.New(db, counters(), c)
+	s.Availability, errs[1] = projections.New(db, availability(), c)
+	s.Rate, errs[2] = projections.New(db, rate(), c)
+	s.Latency, errs[3] = projections.New(db, latency(), c)
+	return s, errors.Join(errs[:]...)
 }
 
 // Register adds all of them to the feed.

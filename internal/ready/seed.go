@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/projections"
@@ -195,18 +195,20 @@ func (s *Set) seedNext(ctx context.Context, sql string, args ...any) (found []pr
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
-		seeds, err := s.readStocks(ctx, tx, sql, args...)
-		if err != nil || len(seeds) == 0 {
+		stocks, err := s.readStocks(ctx, tx, sql, args...)
+		if err != nil || len(stocks) == 0 {
 			return err
 		}
-		for i := range seeds {
-			found = append(found, seeds[i].Key)
+		states := make(map[projections.Key]Availability, len(stocks))
+		for _, stock := range stocks {
+			found = append(found, stock.Key)
+			states[stock.Key] = stock.Availability
 		}
 		var position int64
 		if err := tx.QueryRow(ctx, lastDrawnSQL).Scan(&position); err != nil {
 			return err
 		}
-		change, err = s.Availability.SeedTx(ctx, tx, seeds, position)
+		change, err = s.Availability.SeedTx(ctx, tx, states, position)
 		return err
 	})
 	if err != nil {
@@ -216,18 +218,17 @@ func (s *Set) seedNext(ctx context.Context, sql string, args ...any) (found []pr
 	return found, nil
 }
 
-// querier reads rows.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+// stockRow is the row of a stock.
+type stockRow struct {
+	projections.Key
+	Availability
 }
 
-func (s *Set) readStocks(ctx context.Context, db querier, sql string, args ...any) ([]projections.Seed[Availability], error) {
+func (s *Set) readStocks(ctx context.Context, db audit.Querier, sql string, args ...any) ([]stockRow, error) {
 	rows, _ := db.Query(ctx, sql, args...)
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (seed projections.Seed[Availability], err error) {
-		var tenantID uuid.UUID
-		var a Availability
-		err = row.Scan((*[16]byte)(&tenantID), &a.VariantID, &a.Stock, &a.Reserved, &a.Tracked, &a.Backorder)
-		a.Available = a.Stock - a.Reserved
-		return projections.Seed[Availability]{Key: projections.Key{TenantID: tenantID, Key: a.VariantID}, State: a}, err
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (k stockRow, err error) {
+		err = row.Scan((*[16]byte)(&k.TenantID), &k.VariantID, &k.Stock, &k.Reserved, &k.Tracked, &k.Backorder)
+		k.Key.Key, k.Available = k.VariantID, k.Stock-k.Reserved
+		return k, err
 	})
 }

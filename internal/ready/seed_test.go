@@ -28,7 +28,7 @@ func (c *commits) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pgx.Tr
 
 func (c *commits) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// discarded is a Broadcaster that sends nothing.
+// discarded is a receiver of frames that sends nothing.
 type discarded struct{}
 
 func (discarded) Send(context.Context, []projections.Frame) error { return nil }
@@ -47,7 +47,7 @@ func TestReseedInBatches(t *testing.T) {
 	traced, err := pgxpool.NewWithConfig(t.Context(), config)
 	pgtest.Must(t, err)
 	t.Cleanup(traced.Close)
-	set, err := ready.New(traced, projections.Config{Broadcaster: discarded{}, Log: slog.New(slog.DiscardHandler)})
+	set, err := ready.New(traced, projections.Config{Send: discarded{}.Send, Log: slog.New(slog.DiscardHandler)})
 	pgtest.Must(t, err)
 	for version := range 2 {
 		counted.n.Store(0)

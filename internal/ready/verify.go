@@ -33,7 +33,7 @@ type Mismatch struct {
 // snapshot: with the records there that the feed has not folded yet. So it can
 // run at any time.
 //
-// Error: the feed is more than projections.PresentMax records behind; the
+// Error: the feed is more than 100,000 records behind; the
 // database's.
 func (s *Set) Verify(ctx context.Context) (r Report, err error) {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
@@ -50,7 +50,7 @@ func (s *Set) Verify(ctx context.Context) (r Report, err error) {
 			}
 			for _, stock := range page {
 				last = stock.Key
-				r.compare(stock.Key, stock.State, states[stock.Key])
+				r.compare(stock.Key, stock.Availability, states[stock.Key])
 			}
 		}
 	})

@@ -1,2 +1,2 @@
-// Package sleep waits for a duration or for the end of a context.
+// Package sleep waits for durations, or for the end of a context.
 package sleep

@@ -20,3 +20,19 @@ func For(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 }
+
+// Every calls do once per interval until ctx ends, the first time after one
+// interval. A call that takes longer delays the next one, and skips those that
+// it misses.
+func Every(ctx context.Context, interval time.Duration, do func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			do()
+		}
+	}
+}

@@ -41,3 +41,23 @@ func TestFor(t *testing.T) {
 		}
 	})
 }
+
+// A call that takes longer than the interval is not made up for.
+func TestEvery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10500*time.Millisecond)
+		defer cancel()
+		var calls []time.Duration
+		began := time.Now()
+		sleep.Every(ctx, time.Second, func() {
+			calls = append(calls, time.Since(began).Truncate(time.Second))
+			if len(calls) == 2 {
+				_ = sleep.For(ctx, 6*time.Second)
+			}
+		})
+		if want := []time.Duration{1, 2, 8, 9, 10}; len(calls) != len(want) || calls[0] != time.Second || calls[4] != 10*time.Second {
+			t.Errorf("called after %v, want %v seconds", calls, want)
+		}
+	})
+}

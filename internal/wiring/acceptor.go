@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/signals"
 )
 
 // AcceptorConfig configures an [Acceptor].
@@ -47,9 +47,9 @@ func NewAcceptor(db *pgxpool.Pool, inserter *queues.WakeInserter, c AcceptorConf
 		a.loops = append(a.loops, direct.Run)
 	}
 	if c.Signals {
-		signals := hot.NewSignals(db, c.Log)
-		c.Intake.Observe = signals.Observe
-		a.loops = append(a.loops, signals.Run)
+		arrivals := signals.New(db, c.Log)
+		c.Intake.Observe = arrivals.Observe
+		a.loops = append(a.loops, arrivals.Run)
 	}
 	var err error
 	if a.Intake, err = admission.NewIntake(db, inserter, c.Intake); err != nil {

@@ -4,6 +4,7 @@
 // over a pool for each use.
 //
 // It owns no table and has no SQL, reads no environment, and opens and closes
-// no pool. The work of the passes is done here once, for the worker's ticker,
-// River's periodic jobs and the one-shot program.
+// no pool. [Passes] is the table of what maintenance does and when. The work of
+// the passes is done here once, for the worker's ticker, River's periodic jobs
+// and the one-shot program.
 package wiring

@@ -8,7 +8,6 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/sweeper"
 )
 
 // maintenanceQueue is the River queue of the passes. Its name is stored with
@@ -32,7 +31,7 @@ func (a passArgs) Kind() string { return "holdfast_" + a.pass }
 // the waiting jobs. There is one job of each kind, so that a backlog does not
 // multiply them. The first job runs when a leader begins, so that changes of
 // leader never postpone a pass forever.
-func register(passes *sweeper.Passes, c *queues.WorkerConfig, byTicker bool) {
+func register(passes *Passes, c *queues.WorkerConfig, byTicker bool) {
 	c.Queues = map[string]river.QueueConfig{maintenanceQueue: {MaxWorkers: 1}}
 	for _, pass := range passes.Scheduled() {
 		args := passArgs{pass.Name}
@@ -49,13 +48,13 @@ func register(passes *sweeper.Passes, c *queues.WorkerConfig, byTicker bool) {
 // passWorker works the jobs of one pass.
 type passWorker struct {
 	river.WorkerDefaults[passArgs]
-	passes *sweeper.Passes
-	pass   sweeper.Pass
+	passes *Passes
+	pass   Pass
 }
 
 // Timeout is slightly longer than the pass's own limit.
 func (w *passWorker) Timeout(*river.Job[passArgs]) time.Duration {
-	return sweeper.PassTimeout + time.Second
+	return PassTimeout + time.Second
 }
 
 // Work runs one pass. If there is more work, the job returns to its queue.

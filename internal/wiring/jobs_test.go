@@ -9,7 +9,6 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/sweeper"
 )
 
 // The kinds of River jobs are stored in rows, and workers of an earlier release
@@ -17,7 +16,7 @@ import (
 func TestPasses(t *testing.T) {
 	t.Parallel()
 	m, err := NewMaintenance(nil, MaintenanceConfig{
-		Log: slog.New(slog.DiscardHandler), Sweep: sweeper.Every(time.Second), Purge: sweeper.Every(time.Minute),
+		Log: slog.New(slog.DiscardHandler), Sweep: river.PeriodicInterval(time.Second), Purge: river.PeriodicInterval(time.Minute),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
 
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/lanes"
@@ -22,7 +23,7 @@ type MaintenanceConfig struct {
 	Bounds    sweeper.Config
 	Checkouts checkouts.Config
 	// Sweep and Purge are when one of the workers runs these passes.
-	Sweep, Purge sweeper.Schedule
+	Sweep, Purge river.PeriodicSchedule
 	// A purge is divided into Parts, of which this process does Part; the zero
 	// values are all of it.
 	Part, Parts int
@@ -55,8 +56,8 @@ const recoverEvery = time.Second
 // Passes are the passes that a worker runs. Its lanes take over requests, so
 // "recover" is for checkouts only. It is no job of River, because a payment must
 // not wait behind a sweep.
-func (m *Maintenance) Passes() *sweeper.Passes {
-	return &sweeper.Passes{Log: m.config.Log, Table: []sweeper.Pass{
+func (m *Maintenance) Passes() *Passes {
+	return &Passes{Log: m.config.Log, Table: []Pass{
 		{Name: "sweep", RunOnce: m.sweep, Schedule: m.config.Sweep},
 		{Name: "recover", RunOnce: m.recover, Every: recoverEvery},
 		{Name: "purge", RunOnce: m.purge, Schedule: m.config.Purge},
@@ -68,7 +69,7 @@ func (m *Maintenance) sweep(ctx context.Context) (more bool, err error) {
 	if report.ExpiredCount > 0 {
 		m.config.Log.InfoContext(ctx, "swept", "expired_count", report.ExpiredCount, "more", report.More)
 	}
-	return report.Unfinished(), err
+	return report.More && report.ExpiredCount > 0, err
 }
 
 func (m *Maintenance) recover(ctx context.Context) (more bool, err error) {

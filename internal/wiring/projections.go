@@ -28,7 +28,7 @@ func NewProjections(db *pgxpool.Pool, log *slog.Logger) (*Projections, error) {
 	if err != nil {
 		return nil, err
 	}
-	feed, err := projections.NewFeed(db, projections.FeedConfig{Config: config})
+	feed, err := projections.NewFeed(db, config)
 	if err != nil {
 		return nil, err
 	}

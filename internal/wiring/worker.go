@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
-	"github.com/holdfast/holdfast/sweeper"
 )
 
 // WorkerConfig configures a [Worker]. A part that is nil, or false, is left to
@@ -57,7 +56,7 @@ type Worker struct {
 	river       *queues.Client // nil until it is started, or if the worker has none of its own
 	detector    *hot.Detector
 	projections *Projections
-	passes      *sweeper.Passes
+	passes      *Passes
 }
 
 // NewWorker makes a worker. Its lanes use the pool drains, and all else db.
@@ -65,7 +64,7 @@ func NewWorker(db, drains *pgxpool.Pool, inserter *queues.WakeInserter, c Worker
 	if c.RiverLog == nil {
 		c.RiverLog = c.Log
 	}
-	w := &Worker{db: db, config: c, passes: &sweeper.Passes{Log: c.Log}}
+	w := &Worker{db: db, config: c, passes: &Passes{Log: c.Log}}
 	if w.Lanes, err = NewLanes(drains, c.Log, c.Hot, c.Normal); err != nil {
 		return nil, err
 	}

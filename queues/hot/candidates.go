@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/signals"
 )
 
 // pass is one run of the detector.
@@ -53,8 +54,6 @@ func (s *candidate) move(action string, slot int16, why string) lanes.Move {
 func (s *candidate) isHot() bool { return s.Slot != nil && s.State != "leaving" }
 
 const (
-	// SignalMaxAge is how long a signal counts: two and a half windows.
-	SignalMaxAge = 5 * window / 2
 	// candidatesMax bounds a pass. Candidates that were moved come first, then
 	// tenants, then variants, the busiest of each first.
 	candidatesMax = 2000
@@ -129,7 +128,7 @@ const newestSQL = `SELECT coalesce(max(sequence), 0) FROM (
 func (p *pass) load(ctx context.Context, tx pgx.Tx) (candidates []candidate, err error) {
 	b := &pgx.Batch{}
 	b.Queue(newestSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&p.newest) })
-	b.Queue(candidatesSQL, p.seen, scanMax, SignalMaxAge, waitingMin, candidatesMax).Query(func(rows pgx.Rows) error {
+	b.Queue(candidatesSQL, p.seen, scanMax, signals.MaxAge, waitingMin, candidatesMax).Query(func(rows pgx.Rows) error {
 		candidates, err = pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
 		return err
 	})
@@ -154,27 +153,6 @@ WHERE NOT EXISTS (
     FROM unnest($1::uuid[], $2::text[]) AS kept (tenant_id, variant_id)
     WHERE kept.tenant_id = o.tenant_id AND kept.variant_id = o.variant_id)`
 
-// expireSignalsSQL skips rows that another transaction writes. A signal from
-// the future was written before the clock was set back.
-const expireSignalsSQL = `
-WITH expired AS MATERIALIZED (
-    SELECT tenant_id, variant_id, source
-    FROM hot_signals
-    WHERE measured_at NOT BETWEEN clock_timestamp() - $1::interval AND clock_timestamp()
-    LIMIT $2
-    FOR UPDATE SKIP LOCKED
-)
-DELETE FROM hot_signals s
-USING expired
-WHERE s.tenant_id = expired.tenant_id AND s.variant_id = expired.variant_id AND s.source = expired.source`
-
-// signalRetention is how long a signal is stored after it was last written.
-// expireMax bounds how many one pass deletes.
-const (
-	signalRetention = 10 * time.Second
-	expireMax       = 10_000
-)
-
 const recordPassSQL = `UPDATE hot_detector SET ran_at = $1, seen = greatest(seen, $2)`
 
 // persist writes what the next pass must know.
@@ -189,7 +167,7 @@ func (p *pass) persist(ctx context.Context, tx pgx.Tx, observations []candidate)
 	b := &pgx.Batch{}
 	b.Queue(deleteObservationsSQL, tenants, variants)
 	b.Queue(recordObservationsSQL, tenants, variants, rates, waiting, busy, quiet)
-	b.Queue(expireSignalsSQL, signalRetention, expireMax)
+	signals.QueueExpire(b)
 	b.Queue(recordPassSQL, p.now, p.newest)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("record the pass: %w", err)

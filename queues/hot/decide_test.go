@@ -55,6 +55,12 @@ func (in *installation) pass(t *rapid.T) []lanes.Move {
 }
 
 // movedID returns the id of the moved candidate.
+// candidateID names a candidate.
+type candidateID struct {
+	TenantID  uuid.UUID
+	VariantID string
+}
+
 func (s *candidate) id() candidateID { return candidateID{s.TenantID, s.VariantID} }
 
 func movedID(m lanes.Move) candidateID { return candidateID{m.TenantID, m.VariantID} }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,6 +16,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/signals"
+	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
@@ -36,7 +37,7 @@ type DetectorConfig struct {
 	// default 30 s. Both apply to diverted tenants too.
 	PromoteAfter, DemoteAfter time.Duration
 	// VariantsMax is how many variants the detector keeps hot at most, over all
-	// tenants; default 64, at most VariantsRecorded. TenantMax is the same for
+	// tenants; default 64, at most 256. TenantMax is the same for
 	// one tenant; default a quarter of VariantsMax. Pinned variants do not
 	// count.
 	VariantsMax, TenantMax int
@@ -74,8 +75,8 @@ func (c DetectorConfig) withDefaults() (DetectorConfig, error) {
 		return c, fmt.Errorf("detector: want promote_depth (%d) and flood_depth (%d) between 1 and %d", c.PromoteDepth, c.FloodDepth, scanMax)
 	case min(c.PromoteAfter, c.DemoteAfter) < 0 || c.Every <= 0:
 		return c, fmt.Errorf("detector: want promote_after (%s) and demote_after (%s) ≥ 0, every (%s) > 0", c.PromoteAfter, c.DemoteAfter, c.Every)
-	case c.VariantsMax < 1 || c.VariantsMax > VariantsRecorded || c.TenantMax < 1:
-		return c, fmt.Errorf("detector: want 1 ≤ variants_max (%d) ≤ %d, tenant_max (%d) ≥ 1", c.VariantsMax, VariantsRecorded, c.TenantMax)
+	case c.VariantsMax < 1 || c.VariantsMax > signals.VariantsRecorded || c.TenantMax < 1:
+		return c, fmt.Errorf("detector: want 1 ≤ variants_max (%d) ≤ %d, tenant_max (%d) ≥ 1", c.VariantsMax, signals.VariantsRecorded, c.TenantMax)
 	}
 	return c, nil
 }
@@ -99,9 +100,9 @@ func NewDetector(db *pgxpool.Pool, inserter *queues.WakeInserter, log *slog.Logg
 	return &Detector{db: db, inserter: inserter, log: log, config: config}, nil
 }
 
-// Detected is what a pass did. Ran is false if there was nothing to detect, or
+// detected is what a pass did. Ran is false if there was nothing to detect, or
 // another process has just made a pass.
-type Detected struct {
+type detected struct {
 	Ran      bool `json:"ran"`
 	Promoted int  `json:"promoted"`
 	Demoted  int  `json:"demoted"`
@@ -126,10 +127,10 @@ WHERE (d.ran_at <= clock_timestamp() - $1::interval OR d.ran_at > clock_timestam
        OR EXISTS (SELECT FROM hot_variants h WHERE NOT h.pinned AND h.state <> 'leaving'))
 FOR NO KEY UPDATE OF d SKIP LOCKED`
 
-// RunOnce makes one pass: it reads, decides and moves in one transaction. If it
+// runOnce makes one pass: it reads, decides and moves in one transaction. If it
 // fails, nothing is moved and nothing is recorded. It may be called at any
 // time, in any number of processes.
-func (d *Detector) RunOnce(ctx context.Context) (done Detected, err error) {
+func (d *Detector) runOnce(ctx context.Context) (done detected, err error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, d.db, func(tx pgx.Tx) error {
@@ -154,7 +155,7 @@ func (d *Detector) RunOnce(ctx context.Context) (done Detected, err error) {
 		return p.persist(ctx, tx, observations)
 	})
 	if err != nil {
-		return Detected{}, fmt.Errorf("detect hot variants: %w", err)
+		return detected{}, fmt.Errorf("detect hot variants: %w", err)
 	}
 	for action, n := range map[string]int{lanes.Promoted: done.Promoted, lanes.Demoted: done.Demoted, lanes.Diverted: done.Diverted, lanes.Restored: done.Restored} {
 		telemetry.Moved(ctx, action, n)
@@ -165,9 +166,9 @@ func (d *Detector) RunOnce(ctx context.Context) (done Detected, err error) {
 // Run makes passes until ctx ends. It logs a pass that fails, and the next one
 // tries again.
 func (d *Detector) Run(ctx context.Context) error {
-	return every(ctx, d.config.Every, func() {
+	sleep.Every(ctx, d.config.Every, func() {
 		passing, finish := telemetry.Verb(ctx, "hot.detect")
-		done, err := d.RunOnce(passing)
+		done, err := d.runOnce(passing)
 		outcome := ""
 		if done.Promoted+done.Demoted+done.Diverted+done.Restored > 0 {
 			outcome = "moved"
@@ -178,6 +179,7 @@ func (d *Detector) Run(ctx context.Context) error {
 			d.log.WarnContext(ctx, "a pass of the detector failed; the next one tries again", "error", err)
 		}
 	})
+	return nil
 }
 
 // restoreSQL waits until the tenant has no queued request in the stream of
@@ -194,7 +196,7 @@ const restoreSQL = lanes.Restore + `
 // moveTx makes the moves that are still valid, records each, and wakes the
 // slots to which they give work. It locks the slots first. Moves whose slots it
 // can't lock are left to a later pass.
-func (d *Detector) moveTx(ctx context.Context, tx pgx.Tx, moves []lanes.Move) (done Detected, err error) {
+func (d *Detector) moveTx(ctx context.Context, tx pgx.Tx, moves []lanes.Move) (done detected, err error) {
 	moves, err = lanes.PrepareMovesTx(ctx, tx, moves)
 	if err != nil || len(moves) == 0 {
 		return done, err
@@ -221,7 +223,7 @@ func (d *Detector) moveTx(ctx context.Context, tx pgx.Tx, moves []lanes.Move) (d
 
 // queue adds the move's statement to b, and returns the counter of the move's
 // action.
-func (d *Detected) queue(b *pgx.Batch, m *lanes.Move) (*pgx.QueuedQuery, *int) {
+func (d *detected) queue(b *pgx.Batch, m *lanes.Move) (*pgx.QueuedQuery, *int) {
 	switch m.Action {
 	case lanes.Promoted:
 		return m.Queue(b), &d.Promoted
@@ -232,38 +234,4 @@ func (d *Detected) queue(b *pgx.Batch, m *lanes.Move) (*pgx.QueuedQuery, *int) {
 	default:
 		return b.Queue(restoreSQL, m.TenantID), &d.Restored
 	}
-}
-
-// Listed is a hot variant as operators see it.
-type Listed struct {
-	lanes.Variant
-	// Why is the reason for which the detector moved it; nil for a pinned one.
-	Why *string
-	// Rate is how many requests per second arrived for it at the detector's
-	// last pass.
-	Rate float64
-}
-
-// ListMax is how many hot variants List returns at most.
-const ListMax = 1000
-
-const listSQL = `
-SELECT h.variant_id, h.slot, h.state, h.pinned, h.moved_at, h.why, coalesce(o.rate, 0) AS rate
-FROM hot_variants h
-LEFT JOIN hot_observations o ON o.tenant_id = h.tenant_id AND o.variant_id = h.variant_id
-WHERE h.tenant_id = $1
-ORDER BY rate DESC, h.variant_id
-LIMIT $2`
-
-// List returns the tenant's hot variants, the busiest first.
-func List(ctx context.Context, db audit.Querier, tenantID uuid.UUID) ([]Listed, error) {
-	rows, err := db.Query(ctx, listSQL, tenantID, ListMax)
-	if err != nil {
-		return nil, fmt.Errorf("list hot variants: %w", err)
-	}
-	listed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Listed])
-	if err != nil {
-		return nil, fmt.Errorf("list hot variants: %w", err)
-	}
-	return listed, nil
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/signals"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
@@ -109,7 +109,7 @@ func (w *watched) tryPass() hot.Detected {
 // wants fails the test unless exactly these variants are hot or entering.
 func (w *watched) wants(variants ...string) {
 	w.TB.Helper()
-	listed, err := hot.List(w.TB.Context(), w.DB, w.Tenant)
+	listed, err := ops.HotVariants(w.TB.Context(), w.DB, w.Tenant)
 	if err != nil {
 		w.TB.Fatal(err)
 	}
@@ -544,47 +544,10 @@ func TestFloodIsDiverted(t *testing.T) {
 	}
 }
 
-// Signals are written once per window, and not while no request is admitted.
-func TestSignals(t *testing.T) {
+// A detector that may keep more variants hot than a process counts is rejected.
+func TestDetectorIsBounded(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, hot.DetectorConfig{})
-	w.Stock("shoe", 1000)
-	signals := hot.NewSignals(w.DB, discard)
-	in := w.Intake(admission.IntakeConfig{Observe: signals.Observe})
-	var callers sync.WaitGroup
-	for i := range 40 {
-		callers.Go(func() {
-			variant := "shoe"
-			if i%4 == 0 {
-				variant = fmt.Sprint("v", i)
-			}
-			if _, err := in.Submit(t.Context(), requestrows.Submission{TenantID: w.Tenant, CartID: fmt.Sprint(i), VariantID: variant, Quantity: 1}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	callers.Wait()
-	if err := signals.RecordOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	share := func(tenant uuid.UUID, variant string) int64 {
-		return w.Int(`
-			SELECT coalesce(max(round(1000 * s.rate / total.rate)), 0)::bigint
-			FROM hot_signals total
-			LEFT JOIN hot_signals s ON s.tenant_id = $1 AND s.variant_id = $2
-			WHERE total.tenant_id = $3`, tenant, variant, uuid.Nil)
-	}
-	if shoe, sock, tenant := share(w.Tenant, "shoe"), share(w.Tenant, "v4"), share(w.Tenant, ""); shoe != 750 || sock != 25 || tenant != 1000 {
-		t.Errorf("of 1,000 requests %d shoes are counted, %d v4, %d of the tenant, want 750, 25 and all", shoe, sock, tenant)
-	}
-	if n := w.Int(`SELECT count(*) FROM hot_signals`); n != 13 {
-		t.Errorf("%d signals, want 11 variants, the tenant and all", n)
-	}
-	w.Exec(`DELETE FROM hot_signals`)
-	if err := signals.RecordOnce(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if n := w.Int(`SELECT count(*) FROM hot_signals`); n != 0 {
-		t.Errorf("%d rows of a window without requests", n)
+	if _, err := hot.NewDetector(nil, nil, discard, hot.DetectorConfig{VariantsMax: signals.VariantsRecorded + 1}); err == nil {
+		t.Error("a detector may keep more variants hot than a process counts")
 	}
 }

@@ -12,9 +12,9 @@
 // nothing.
 //
 // An operator moves a variant by a pin. The detector moves variants
-// automatically. Each API process counts the requests that arrive (Signals) and
-// writes the counts to the database. One Detector at a time adds them up, with
-// the requests that wait and those that were rejected as out of stock. It
+// automatically. Each API process counts the requests that arrive and writes the
+// counts to the database (package signals). One Detector at a time adds them up,
+// with the requests that wait and those that were rejected as out of stock. It
 // decides within bounds and with hysteresis, and moves and records in one
 // transaction.
 //

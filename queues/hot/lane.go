@@ -15,16 +15,16 @@ import (
 // NewLane makes the hot lane. By default its batches have 2,000 requests and 4
 // drains run concurrently, each at a different slot.
 func NewLane(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
-	return queues.NewLane(db, log, lanes.Hot, ClaimPolicy{}, config)
+	return queues.NewLane(db, log, lanes.Hot, claimPolicy{}, config)
 }
 
-// ClaimPolicy is how the hot lane claims.
-type ClaimPolicy struct{}
+// claimPolicy is how the hot lane claims.
+type claimPolicy struct{}
 
 // AcquireTx acquires the slot's lease, or returns lanes.ErrBusy. It reads
 // whether variants move after the slot is locked, because a pin takes that lock
 // first. The transaction must be READ COMMITTED, else pg.ErrIsolation.
-func (ClaimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream) (lease queues.Lease, err error) {
+func (claimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream) (lease queues.Lease, err error) {
 	lease.Lease, err = lanes.LeaseTx(ctx, tx, stream, func(b *pgx.Batch) {
 		lanes.QueueMoving(b, stream.Slot, &lease.Moving)
 	})
@@ -34,7 +34,7 @@ func (ClaimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream
 // ClaimTx claims the slot's oldest requests. If variants move, it claims their
 // requests in the normal lane too, in one order. The transaction must be READ
 // COMMITTED, which AcquireTx has checked.
-func (ClaimPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease, limit int) (claim queues.Claim, err error) {
+func (claimPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease, limit int) (claim queues.Claim, err error) {
 	if lease.Moving {
 		claim.Requests, err = requestrows.ClaimMovingTx(ctx, tx, lease.Slot, lease.LowWater, lease.Skip, limit)
 		claim.More = len(claim.Requests) > 0
@@ -71,7 +71,7 @@ WITH waiting AS MATERIALIZED (
 // once every admission that began before has ended. When a variant has left, it
 // wakes the streams that its requests are decided in from then on: an earlier
 // wake of a request that was admitted after the claim found the variant listed.
-func (ClaimPolicy) QueueCheckpoint(b *pgx.Batch, lease queues.Lease) {
+func (claimPolicy) QueueCheckpoint(b *pgx.Batch, lease queues.Lease) {
 	if !lease.Moving {
 		return
 	}

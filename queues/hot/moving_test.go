@@ -134,7 +134,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	if hots == 0 || hots == len(front.calls) {
 		t.Error("all were sent to one lane, so the test proves nothing")
 	}
-	report, err := verify.Config{}.Run(t.Context(), w.DB)
+	report, err := verify.Run(t.Context(), w.DB, verify.Config{})
 	if err != nil || !report.OK {
 		t.Errorf("%+v, %v", report, err)
 	}

@@ -16,11 +16,11 @@ import (
 // drains run concurrently. One more drain serves the stream of diverted
 // tenants, so those do not take a drain from their neighbours.
 func NewLane(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
-	return queues.NewLane(db, log, lanes.Normal, ClaimPolicy{}, config)
+	return queues.NewLane(db, log, lanes.Normal, claimPolicy{}, config)
 }
 
-// ClaimPolicy is how the normal lane claims.
-type ClaimPolicy struct{}
+// claimPolicy is how the normal lane claims.
+type claimPolicy struct{}
 
 // lowestMarkSQL returns the lowest mark of the other streams in which a cart
 // may have queued requests.
@@ -33,7 +33,7 @@ WHERE (other.lane, other.slot) <> ($1, $2::smallint)
 
 // AcquireTx reads the lane's controls and marks, and locks nothing. The
 // transaction must be READ COMMITTED, else pg.ErrIsolation.
-func (ClaimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream) (lease queues.Lease, err error) {
+func (claimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream) (lease queues.Lease, err error) {
 	var lowest *int64
 	lease.Lease, err = lanes.SharedLeaseTx(ctx, tx, stream, func(b *pgx.Batch) {
 		b.Queue(lowestMarkSQL, stream.Lane, stream.Slot).QueryRow(func(row pgx.Row) error { return row.Scan(&lowest) })
@@ -47,7 +47,7 @@ func (ClaimPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stream
 
 // ClaimTx claims the oldest requests that no other transaction has locked. The
 // transaction must be READ COMMITTED, which AcquireTx has checked.
-func (ClaimPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease, limit int) (claim queues.Claim, err error) {
+func (claimPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease, limit int) (claim queues.Claim, err error) {
 	claim.Requests, claim.More, err = requestrows.ClaimNormalTx(ctx, tx, requestrows.NormalClaim{
 		Stream: lease.Stream, LowWater: lease.LowWater, LowestWater: lease.LowestWater, Skip: lease.Skip, Only: lease.Only, Limit: limit,
 	})
@@ -55,4 +55,4 @@ func (ClaimPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease, l
 }
 
 // QueueCheckpoint adds nothing.
-func (ClaimPolicy) QueueCheckpoint(*pgx.Batch, queues.Lease) {}
+func (claimPolicy) QueueCheckpoint(*pgx.Batch, queues.Lease) {}

@@ -3,10 +3,8 @@ package boot
 import (
 	"context"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/internal/frames"
 	"github.com/holdfast/holdfast/internal/httpapi"
 	"github.com/holdfast/holdfast/internal/live"
 	"github.com/holdfast/holdfast/internal/ops"
@@ -31,12 +29,7 @@ func (p *Program) newHub(ctx context.Context) (*live.Hub, *pgxpool.Pool, error) 
 	}
 	hub, err := live.New(live.Config{
 		Pool: db, Log: p.Log, Public: publicChannels,
-		Snapshots: func(ctx context.Context, tenantID uuid.UUID, channels []string) ([]frames.Frame, error) {
-			return projections.Snapshots(ctx, db, tenantID, channels)
-		},
-		Versions: func(ctx context.Context, tenantIDs []uuid.UUID, channels []string) ([]int64, error) {
-			return projections.Versions(ctx, db, tenantIDs, channels)
-		},
+		Snapshots: projections.Snapshots, Versions: projections.Versions,
 		Sampled: []live.Sampled{{Channel: ops.Channel, Scope: tenants.ScopeOps, Sample: p.overview(db)}},
 		Limits:  live.Limits{Connections: p.Config.Live.ConnectionsMax},
 	})

@@ -54,5 +54,5 @@ func (p *Program) Verify(ctx context.Context, limits verify.Config) (verify.Repo
 	}
 	defer db.Close()
 	limits.Retention, limits.QueueAgeMax = p.Config.Sweep.RequestRetention, p.Config.Lanes.QueueAgeMax
-	return limits.Run(ctx, db)
+	return verify.Run(ctx, db, limits)
 }

@@ -114,7 +114,7 @@ func TestMeteredSwitch(t *testing.T) {
 	}{{off, 0}, {on, 1}, {on, 0}} {
 		purged, err := step.program.RunOnce(t.Context(), "purge")
 		report, _ := purged.(wiring.PurgeReport)
-		if want := (sweeper.PurgedMetered{CommandKeys: step.want}); err != nil || report.PurgedMetered != want {
+		if want := (sweeper.PurgeReport{CommandKeys: step.want}); err != nil || report.PurgeReport != want {
 			t.Errorf("purge, metered %t: %+v, %v, want %+v", step.program.Config.Metered.On, report, err, want)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/signals"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/queues/hot"
 )
 
 // check compares the values with their ranges and with each other.
@@ -56,7 +56,7 @@ func (c *Config) checkNumbers() []error {
 		{"NORMAL_BATCH", c.Lanes.NormalBatch, 1, 10_000},
 		{"NORMAL_CONCURRENCY", c.Lanes.NormalConcurrency, 1, 100},
 		{"HOT_PROMOTE_RATE", c.Detect.PromoteRate, 1, rateMax},
-		{"HOT_VARIANTS_MAX", c.Detect.VariantsMax, 1, hot.VariantsRecorded},
+		{"HOT_VARIANTS_MAX", c.Detect.VariantsMax, 1, signals.VariantsRecorded},
 		{"FLOOD_RATE", c.Detect.FloodRate, 1, rateMax},
 		{"LIVE_CONNECTIONS_MAX", c.Live.ConnectionsMax, 1, 1_000_000},
 		{"CLOUD_RUN_TASK_INDEX", c.Task.Index, 0, 9999},

@@ -164,7 +164,7 @@ func (s *Shop) Until(what string, holds func() bool) {
 // Verify checks every invariant.
 func (s *Shop) Verify() {
 	s.t.Helper()
-	report, err := verify.Run(s.t.Context(), s.DB)
+	report, err := verify.Run(s.t.Context(), s.DB, verify.Config{})
 	s.must(err)
 	if diff := cmp.Diff(true, report.OK); diff != "" {
 		s.t.Errorf("%s", report.Summary())

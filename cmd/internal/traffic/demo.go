@@ -124,7 +124,7 @@ func (s *sale) hold(ctx context.Context) (left client.Stock, report verify.Repor
 	if left, err = s.buyers.api.Stock(ctx, s.variant); err != nil {
 		return left, report, err
 	}
-	report, err = verify.Run(ctx, s.db)
+	report, err = verify.Run(ctx, s.db, verify.Config{})
 	return left, report, err
 }
 

@@ -96,7 +96,7 @@ func (s *service) count(sql string, args ...any) int {
 // mustVerify fails the test unless every invariant holds.
 func (s *service) mustVerify() {
 	s.t.Helper()
-	report, err := verify.Run(s.t.Context(), s.db)
+	report, err := verify.Run(s.t.Context(), s.db, verify.Config{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -217,7 +217,7 @@ func (c *checker) readStocks(ctx context.Context, tx pgx.Tx) error {
 
 // verify runs the checks of package verify, as operators do.
 func (c *checker) verify(ctx context.Context, db *pgxpool.Pool) error {
-	report, err := verify.Run(ctx, db)
+	report, err := verify.Run(ctx, db, verify.Config{})
 	if err != nil {
 		return errors.Join(errors.New("verify could not be run"), err)
 	}

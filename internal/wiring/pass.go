@@ -1,4 +1,4 @@
-package sweeper
+package wiring
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/riverqueue/river"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/internal/sleep"
@@ -24,23 +25,11 @@ type Pass struct {
 	RunOnce func(ctx context.Context) (more bool, err error)
 	// Schedule is when one of the processes runs the pass, by River or by
 	// Passes.Run; nil for a pass with Every.
-	Schedule Schedule
+	Schedule river.PeriodicSchedule
 	// Every is the pause between the passes that each process runs by
 	// Passes.RunFrequent.
 	Every time.Duration
 }
-
-// Schedule tells when a pass begins.
-type Schedule interface {
-	// Next returns the first time after t.
-	Next(t time.Time) time.Time
-}
-
-// Every is a schedule with one pause between passes.
-type Every time.Duration
-
-// Next is the pause after t.
-func (e Every) Next(t time.Time) time.Time { return t.Add(time.Duration(e)) }
 
 // PassTimeout ends a pass with a schedule before River rescues its job, after
 // 30 s, as the job of a dead worker. A pass with more work continues after the

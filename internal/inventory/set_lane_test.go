@@ -1,4 +1,4 @@
-package hot_test
+package inventory_test
 
 import (
 	"context"
@@ -64,7 +64,7 @@ func TestMovedBeforeItsStockIsLocked(t *testing.T) {
 	}
 	defer db.Close()
 	patch := inventory.StockPatch{Stock: new(int64(7)), Lane: new(lanes.WishHot)}
-	stock, in, err := hot.SetStock(t.Context(), db, b.Inserter, b.Tenant, "shoe", patch, audit.Origin{})
+	stock, in, err := inventory.SetInLane(t.Context(), db, b.Inserter, b.Tenant, "shoe", patch, audit.Origin{})
 	if err != nil || stock.Stock != 7 || stock.Lane != lanes.WishHot || !in.IsPlaced(lanes.WishHot) {
 		t.Errorf("set to %+v in %+v, %v", stock, in, err)
 	}
@@ -86,12 +86,12 @@ func TestRefusedStockMovesNothing(t *testing.T) {
 			"stock is required": {Lane: new(lanes.WishHot)},
 			"must be auto":      {Stock: new(int64(1)), Lane: new(lanes.Wish("warm"))},
 		} {
-			_, _, err := hot.SetStockTx(t.Context(), tx, b.Inserter, b.Tenant, "shoe", patch, audit.Origin{})
+			_, _, err := inventory.SetInLaneTx(t.Context(), tx, b.Inserter, b.Tenant, "shoe", patch, audit.Origin{})
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q in it", err, want)
 			}
 		}
-		_, in, err := hot.SetStockTx(t.Context(), tx, b.Inserter, b.Tenant, "sock", inventory.StockPatch{Stock: new(int64(1))}, audit.Origin{})
+		_, in, err := inventory.SetInLaneTx(t.Context(), tx, b.Inserter, b.Tenant, "sock", inventory.StockPatch{Stock: new(int64(1))}, audit.Origin{})
 		if in.TakesNew() {
 			t.Errorf("a stock without a lane is in %+v", in)
 		}
@@ -113,7 +113,7 @@ func TestSetStockNeedsReadCommitted(t *testing.T) {
 	set := func(level pgx.TxIsoLevel, wish *lanes.Wish) error {
 		return pgx.BeginTxFunc(t.Context(), b.DB, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 			patch := inventory.StockPatch{Stock: new(int64(1)), Lane: wish}
-			_, _, err := hot.SetStockTx(t.Context(), tx, b.Inserter, b.Tenant, "shoe", patch, audit.Origin{})
+			_, _, err := inventory.SetInLaneTx(t.Context(), tx, b.Inserter, b.Tenant, "shoe", patch, audit.Origin{})
 			return err
 		})
 	}

@@ -1,4 +1,4 @@
-package sweeper_test
+package wiring_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfast/holdfast/sweeper"
+	"github.com/holdfast/holdfast/internal/wiring"
 )
 
 // everyMinute is a schedule.
@@ -44,7 +44,7 @@ func TestPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		scheduled, frequent := &runs{began: began}, &runs{began: began}
-		p := &sweeper.Passes{Log: slog.New(slog.DiscardHandler), Table: []sweeper.Pass{
+		p := &wiring.Passes{Log: slog.New(slog.DiscardHandler), Table: []wiring.Pass{
 			{Name: "scheduled", RunOnce: scheduled.pass(1, 3), Schedule: everyMinute{}},
 			{Name: "frequent", RunOnce: frequent.pass(2, 4), Every: 10 * time.Second},
 		}}
@@ -72,14 +72,14 @@ func TestPassesEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		forever := func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, ctx.Err() }
-		p := &sweeper.Passes{Log: slog.New(slog.DiscardHandler)}
+		p := &wiring.Passes{Log: slog.New(slog.DiscardHandler)}
 		began := time.Now()
-		more, err := p.Do(t.Context(), sweeper.Pass{Name: "long", RunOnce: forever, Schedule: everyMinute{}})
-		if more || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != sweeper.PassTimeout {
+		more, err := p.Do(t.Context(), wiring.Pass{Name: "long", RunOnce: forever, Schedule: everyMinute{}})
+		if more || !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != wiring.PassTimeout {
 			t.Errorf("%t, %v after %s", more, err, time.Since(began))
 		}
 		release := make(chan struct{})
-		p.Table = []sweeper.Pass{{Name: "stuck", Every: time.Second, RunOnce: func(context.Context) (bool, error) { <-release; return false, nil }}}
+		p.Table = []wiring.Pass{{Name: "stuck", Every: time.Second, RunOnce: func(context.Context) (bool, error) { <-release; return false, nil }}}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		ended := make(chan error, 1)

@@ -1,4 +1,4 @@
-package hot
+package signals
 
 import (
 	"cmp"
@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 const (
@@ -24,8 +26,13 @@ const (
 	// window: the most frequent. The detector takes a variant that no process
 	// reports for quiet, so it keeps no more than VariantsRecorded hot.
 	VariantsRecorded, tenantsRecorded = 256, 64
-	// window is the length of a window.
-	window = time.Second
+	// window is the length of a window. A signal counts for MaxAge, two and a
+	// half windows, and is stored for retention after it was last written.
+	// expireMax bounds how many one Expire deletes.
+	window    = time.Second
+	MaxAge    = 5 * window / 2
+	retention = 10 * time.Second
+	expireMax = 10_000
 )
 
 // Signals counts what one process admits, by variant and by tenant. It writes
@@ -38,23 +45,23 @@ type Signals struct {
 	source uuid.UUID
 
 	mu       sync.Mutex
-	variants frequent[candidateID]
+	variants frequent[counted]
 	tenants  frequent[uuid.UUID]
 	began    time.Time
 }
 
-// candidateID names what a signal counts: a variant, a tenant if VariantID is
+// counted names what a signal counts: a variant, a tenant if VariantID is
 // empty, or all tenants if TenantID is zero too.
-type candidateID struct {
+type counted struct {
 	TenantID  uuid.UUID
 	VariantID string
 }
 
-// NewSignals makes the signals of this process. Run writes them.
-func NewSignals(db *pgxpool.Pool, log *slog.Logger) *Signals {
+// New makes the signals of this process. Run writes them.
+func New(db *pgxpool.Pool, log *slog.Logger) *Signals {
 	return &Signals{
 		db: db, log: log, source: uuid.New(), began: time.Now(),
-		variants: newFrequent[candidateID](variantCapacity), tenants: newFrequent[uuid.UUID](tenantCapacity),
+		variants: newFrequent[counted](variantCapacity), tenants: newFrequent[uuid.UUID](tenantCapacity),
 	}
 }
 
@@ -64,7 +71,7 @@ func (s *Signals) Observe(group []requestrows.Submission) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(group) > 0 {
-		id, run := candidateID{group[0].TenantID, group[0].VariantID}, 1
+		id, run := counted{group[0].TenantID, group[0].VariantID}, 1
 		for run < len(group) && group[run].VariantID == id.VariantID && group[run].TenantID == id.TenantID {
 			run++
 		}
@@ -76,7 +83,7 @@ func (s *Signals) Observe(group []requestrows.Submission) {
 
 // signal is the rate at which requests of a candidate arrive, per second.
 type signal struct {
-	candidateID
+	counted
 	rate float64
 }
 
@@ -93,10 +100,10 @@ func (s *Signals) endWindow() []signal {
 	perSecond := func(count int64) float64 { return float64(count) / seconds }
 	variants, tenants := make([]signal, 0, len(s.variants.counts)), make([]signal, 0, len(s.tenants.counts))
 	for id, count := range s.variants.counts {
-		variants = append(variants, signal{candidateID{id.TenantID, strings.Clone(id.VariantID)}, perSecond(*count)})
+		variants = append(variants, signal{counted{id.TenantID, strings.Clone(id.VariantID)}, perSecond(*count)})
 	}
 	for id, count := range s.tenants.counts {
-		tenants = append(tenants, signal{candidateID{TenantID: id}, perSecond(*count)})
+		tenants = append(tenants, signal{counted{TenantID: id}, perSecond(*count)})
 	}
 	all := signal{rate: perSecond(s.tenants.total)}
 	s.variants.reset()
@@ -135,29 +142,32 @@ func (s *Signals) RecordOnce(ctx context.Context) error {
 
 // Run writes each window as it ends, until ctx ends.
 func (s *Signals) Run(ctx context.Context) error {
-	return every(ctx, window, func() {
+	sleep.Every(ctx, window, func() {
 		recording, cancel := context.WithTimeout(ctx, window)
 		defer cancel()
 		if err := s.RecordOnce(recording); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "the signals of a window were not written", "error", err)
 		}
 	})
+	return nil
 }
 
-// every calls do once per interval until ctx ends, the first time after one
-// interval.
-func every(ctx context.Context, interval time.Duration, do func()) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			do()
-		}
-	}
-}
+// expireSQL skips rows that another transaction writes. A signal from the future
+// was written before the clock was set back.
+const expireSQL = `
+WITH expired AS MATERIALIZED (
+    SELECT tenant_id, variant_id, source
+    FROM hot_signals
+    WHERE measured_at NOT BETWEEN clock_timestamp() - $1::interval AND clock_timestamp()
+    LIMIT $2
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM hot_signals s
+USING expired
+WHERE s.tenant_id = expired.tenant_id AND s.variant_id = expired.variant_id AND s.source = expired.source`
+
+// QueueExpire adds to b what deletes old signals.
+func QueueExpire(b *pgx.Batch) { b.Queue(expireSQL, retention, expireMax) }
 
 // frequent counts the most frequent of many keys in bounded memory. It is the
 // algorithm of Misra and Gries ("Finding repeated elements", 1982): a new key

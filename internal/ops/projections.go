@@ -1,17 +1,19 @@
-package projections
+package ops
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/horizon"
 )
 
-// Summary is the stored states of one projection.
-type Summary struct {
+// Projection is the stored states of one projection.
+type Projection struct {
 	Name string `json:"name"`
 	// Keys is how many states there are, Parked how many keys are parked, and
 	// Position the highest audit id in a state.
@@ -21,20 +23,23 @@ type Summary struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// summariesSQL reads all rows.
-const summariesSQL = `
+// projectionsSQL reads all rows.
+const projectionsSQL = `
 SELECT p.projection_name, count(*) FILTER (WHERE p.version > 0), count(p.parked_at), max(p.position), max(p.updated_at)
 FROM projection_snapshots p
 GROUP BY p.projection_name
 ORDER BY p.projection_name
 LIMIT 1000`
 
-// Summaries returns what is stored of every projection, by name. It reads the
+// Projections returns what is stored of every projection, by name. It reads the
 // whole table.
-func Summaries(ctx context.Context, db audit.Querier) ([]Summary, error) {
-	rows, _ := db.Query(ctx, summariesSQL)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Summary])
-	return list, typed(err, "read the projections")
+func Projections(ctx context.Context, db audit.Querier) ([]Projection, error) {
+	rows, _ := db.Query(ctx, projectionsSQL)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Projection])
+	if err != nil {
+		return nil, fmt.Errorf("read the projections: %w", err)
+	}
+	return list, nil
 }
 
 // ParkedKey is a key whose events a feed leaves out until it is rebuilt, because
@@ -50,7 +55,7 @@ type ParkedKey struct {
 	Reason  string `json:"reason"`
 }
 
-// parkedMax is how many keys Parked returns at most.
+// parkedMax is how many keys ParkedKeys returns at most.
 const parkedMax = 1000
 
 // parkedSQL reads all rows: an index on parked_at would cost each write.
@@ -61,10 +66,30 @@ WHERE p.parked_at IS NOT NULL
 ORDER BY p.parked_at
 LIMIT $1`
 
-// Parked returns the parked keys, those that were parked first before the
+// ParkedKeys returns the parked keys, those that were parked first before the
 // others, at most 1,000. It reads the whole table.
-func Parked(ctx context.Context, db audit.Querier) ([]ParkedKey, error) {
+func ParkedKeys(ctx context.Context, db audit.Querier) ([]ParkedKey, error) {
 	rows, _ := db.Query(ctx, parkedSQL, parkedMax)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[ParkedKey])
-	return list, typed(err, "read the parked keys")
+	if err != nil {
+		return nil, fmt.Errorf("read the parked keys: %w", err)
+	}
+	return list, nil
+}
+
+const recordMissingSQL = `
+SELECT coalesce((SELECT a.audit_id - 1 FROM audit_log a ORDER BY a.audit_id LIMIT 1), ` + horizon.Drawn + `)
+FROM audit_log_audit_id_seq`
+
+// RecordMissing returns the audit id up to which the record has no rows, 0 if it
+// begins with the first one ever drawn. The missing rows were pruned, or their
+// transactions were rolled back. The database has no row that distinguishes the
+// two, so a caller that rebuilds projections from such a record must know.
+func RecordMissing(ctx context.Context, db audit.Querier) (int64, error) {
+	rows, _ := db.Query(ctx, recordMissingSQL)
+	id, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
+	if err != nil {
+		return 0, fmt.Errorf("find the beginning of the record: %w", err)
+	}
+	return id, nil
 }

@@ -1,4 +1,4 @@
-package hot
+package inventory
 
 import (
 	"context"
@@ -9,39 +9,38 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
-	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 )
 
-// SetStock is inventory.Set for a patch that may have a wish for a lane: it
-// also moves the variant to that lane. It returns the stock and the variant's
-// lane; the zero Variant is in the normal lane. It returns the errors of
-// inventory.Set, and then the variant is not moved either.
-func SetStock(
+// SetInLane is Set for a patch that may have a wish for a lane: it also moves the
+// variant to that lane. It returns the stock and the variant's lane; the zero
+// Variant is in the normal lane. It returns the errors of Set, and then the
+// variant is not moved either.
+func SetInLane(
 	ctx context.Context, db *pgxpool.Pool, waker lanes.Waker,
-	tenantID uuid.UUID, variantID string, patch inventory.StockPatch, origin audit.Origin,
-) (stock inventory.Stock, in lanes.Variant, err error) {
+	tenantID uuid.UUID, variantID string, patch StockPatch, origin audit.Origin,
+) (stock Stock, in lanes.Variant, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		stock, in, err = SetStockTx(ctx, tx, waker, tenantID, variantID, patch, origin)
+		stock, in, err = SetInLaneTx(ctx, tx, waker, tenantID, variantID, patch, origin)
 		return err
 	})
 	return stock, in, err
 }
 
-// SetStockTx is SetStock in the caller's transaction. For a patch with a wish
+// SetInLaneTx is SetInLane in the caller's transaction. For a patch with a wish
 // for a lane the transaction must be READ COMMITTED, else lanes.ErrIsolation.
-// After an error of the inventory the transaction is still usable and nothing
+// After an error of this package the transaction is still usable and nothing
 // has changed.
 //
 // It locks the variant's slot, unless the variant is in the lane of its wish,
 // and then its stock. Call it before anything that locks requests, stocks or
 // reservations.
-func SetStockTx(
+func SetInLaneTx(
 	ctx context.Context, tx pgx.Tx, waker lanes.Waker,
-	tenantID uuid.UUID, variantID string, patch inventory.StockPatch, origin audit.Origin,
-) (stock inventory.Stock, in lanes.Variant, err error) {
+	tenantID uuid.UUID, variantID string, patch StockPatch, origin audit.Origin,
+) (stock Stock, in lanes.Variant, err error) {
 	set := func(tx pgx.Tx) (err error) {
-		stock, err = inventory.SetTx(ctx, tx, tenantID, variantID, patch, origin)
+		stock, err = SetTx(ctx, tx, tenantID, variantID, patch, origin)
 		if err != nil {
 			return err
 		}
