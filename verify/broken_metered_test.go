@@ -33,17 +33,17 @@ var meteredDamages = []damage{
 
 func TestRunFindsMeteredDamage(t *testing.T) {
 	t.Parallel()
-	s := &shop{t: t, db: pgtest.New(t)}
-	s.must(migrations.UpMetered(t.Context(), s.db))
-	budgets, err := metered.NewBudgetLedger(s.db, metered.BudgetConfig{})
-	s.must(err)
+	s := &fixture{Fixture: pgtest.NewFixture(t)}
+	s.Must(migrations.UpMetered(t.Context(), s.DB))
+	budgets, err := metered.NewBudgetLedger(s.DB, metered.BudgetConfig{})
+	s.Must(err)
 	tenant := uuid.New()
 	for _, scope := range []string{"plain", "plain", "settled"} {
 		reserved, err := budgets.TryReserve(t.Context(), tenant, metered.Charge{Scope: scope, Amount: 5, Limit: 100, Window: time.Hour})
-		s.must(err)
+		s.Must(err)
 		if scope == "settled" {
 			_, err := budgets.Settle(t.Context(), tenant, reserved.Reservation, 3)
-			s.must(err)
+			s.Must(err)
 		}
 	}
 	if found := broken(s.try(t, verify.Config{})); len(found) > 0 {
