@@ -54,7 +54,7 @@ var layers = [][]string{
 	{"internal/carts", "internal/ops"},
 	{"internal/wiring"},
 	{"."},
-	{"internal/queuestest"},
+	{"internal/testkit"},
 	{"internal/httpapi", "internal/dashboard", "examples/storefront"},
 	{"internal/chaos/..."},
 	{"bench/...", "chaos/..."},
@@ -80,11 +80,11 @@ var confined = []struct {
 	{"github.com/prometheus/", []string{"internal/telemetry/export"}},
 	{"go.opentelemetry.io/contrib/exporters/", []string{"internal/telemetry/export"}},
 	{"go.opentelemetry.io/otel/exporters/", []string{"internal/telemetry/export"}},
-	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry/export", "internal/queuestest"}},
+	{"go.opentelemetry.io/otel/sdk", []string{"internal/telemetry/export", "internal/testkit"}},
 	{module + "/internal/telemetry/export", []string{"cmd/..."}},
 	{module + "/internal/pgdev", []string{"internal/pgtest", "internal/pgdev/...", "cmd/...", "bench/...", "internal/chaos/...", "chaos/..."}},
-	{module + "/internal/pgtest", []string{"internal/queuestest", "cmd/internal/programtest"}},
-	{module + "/internal/queuestest", nil},
+	{module + "/internal/pgtest", []string{"internal/testkit", "cmd/internal/programtest"}},
+	{module + "/internal/testkit", []string{"cmd/internal/programtest"}},
 	{module + "/internal/secrettest", nil},
 }
 
@@ -133,7 +133,7 @@ var owners = map[string]string{
 var (
 	// ownersExempt may write any table: the schema, and the packages that test,
 	// measure and inject faults.
-	ownersExempt = []string{"migrations", "internal/queuestest", "bench/...", "internal/chaos/...", "chaos/..."}
+	ownersExempt = []string{"migrations", "internal/testkit", "bench/...", "internal/chaos/...", "chaos/..."}
 	// withoutSQL work through the packages below them only.
 	withoutSQL = []string{"sweeper"}
 	// withLevels say of each verb that joins the caller's transaction at which

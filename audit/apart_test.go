@@ -14,9 +14,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // blocked runs a subscription whose handler returns from its first delivery
@@ -72,7 +71,7 @@ func TestSlowSubscriber(t *testing.T) {
 // others poll all the time.
 func TestSubscriptionsDelayNoMark(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	_, err := inventory.Set(t.Context(), b.DB, b.Tenant, "buns", inventory.StockPatch{Stock: new(int64(10))}, audit.Origin{})
 	if err != nil {
 		t.Fatal(err)

@@ -15,9 +15,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/reservations"
 )
 
@@ -29,8 +28,8 @@ var update = flag.Bool("update", false, "write the golden files again")
 // records.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
-	written := trade(t, b)
+	b := testkit.New(t, lanes.Normal)
+	written := writeEveryAction(t, b)
 	delivered := follow(t, b)
 	kinds := b.Int(`SELECT count(DISTINCT action) FROM audit_log`)
 	if int(kinds) != len(written) {
@@ -54,9 +53,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// trade makes one transition of each recorded action, and returns the target of
-// each action.
-func trade(t *testing.T, b *queuestest.Bench) map[string]uuid.UUID {
+// writeEveryAction makes one transition of each recorded action, and returns the
+// target of each action.
+func writeEveryAction(t *testing.T, b *testkit.Fixture) map[string]uuid.UUID {
 	t.Helper()
 	ctx, written := t.Context(), make(map[string]uuid.UUID)
 	must := func(err error) {
@@ -104,7 +103,7 @@ func trade(t *testing.T, b *queuestest.Bench) map[string]uuid.UUID {
 }
 
 // follow returns the records that a subscriber receives, by target.
-func follow(t *testing.T, b *queuestest.Bench) map[uuid.UUID][]audit.Record {
+func follow(t *testing.T, b *testkit.Fixture) map[uuid.UUID][]audit.Record {
 	t.Helper()
 	sub := subscribe(t, b.DB, "events", audit.SubscriptionConfig{FromBeginning: true, Batch: 3})
 	delivered, seen, want := make(map[uuid.UUID][]audit.Record), int64(0), b.Int(`SELECT count(*) FROM audit_log`)

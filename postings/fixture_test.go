@@ -6,23 +6,21 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/postings"
 )
 
-// hall is a database with one block of units.
-type hall struct {
-	t     *testing.T
-	db    *pgxpool.Pool
+// fixture is a database with one block of units.
+type fixture struct {
+	pgtest.Fixture
 	block postings.Block
 }
 
-// newHall makes a block of n seats: s1, s2 and so on.
-func newHall(t *testing.T, n int) *hall {
+// newFixture makes a block of n seats: s1, s2 and so on.
+func newFixture(t *testing.T, n int) *fixture {
 	t.Helper()
-	h := &hall{t, pgtest.New(t), postings.Block{TenantID: uuid.New(), Block: "hall"}}
+	h := &fixture{pgtest.NewFixture(t), postings.Block{TenantID: uuid.New(), Block: "hall"}}
 	h.add(seats(1, n)...)
 	return h
 }
@@ -36,54 +34,47 @@ func seats(first, last int) []string {
 	return ids
 }
 
-func (h *hall) add(ids ...string) {
-	h.t.Helper()
-	h.must(pgx.BeginFunc(h.t.Context(), h.db, func(tx pgx.Tx) error {
+func (h *fixture) add(ids ...string) {
+	h.TB.Helper()
+	h.Must(pgx.BeginFunc(h.TB.Context(), h.DB, func(tx pgx.Tx) error {
 		units := make([]postings.Unit, len(ids))
 		for i, id := range ids {
 			units[i] = postings.Unit{UnitID: id, Position: int64(i + 1)}
 		}
-		_, err := postings.InsertTx(h.t.Context(), tx, h.block, units)
+		_, err := postings.InsertTx(h.TB.Context(), tx, h.block, units)
 		return err
 	}))
 }
 
-func (h *hall) must(err error) {
-	h.t.Helper()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-}
-
 // verb is Reserve, Release or Finalize.
-type verb func(h *hall, owner uuid.UUID, ids ...string) int64
+type verb func(h *fixture, owner uuid.UUID, ids ...string) int64
 
-func reserve(h *hall, owner uuid.UUID, ids ...string) int64 {
-	h.t.Helper()
-	n, err := postings.Reserve(h.t.Context(), h.db, h.block, ids, owner)
-	h.must(err)
+func reserve(h *fixture, owner uuid.UUID, ids ...string) int64 {
+	h.TB.Helper()
+	n, err := postings.Reserve(h.TB.Context(), h.DB, h.block, ids, owner)
+	h.Must(err)
 	return n
 }
 
-func release(h *hall, owner uuid.UUID, ids ...string) int64 {
-	h.t.Helper()
-	n, err := postings.Release(h.t.Context(), h.db, h.block, ids, owner)
-	h.must(err)
+func release(h *fixture, owner uuid.UUID, ids ...string) int64 {
+	h.TB.Helper()
+	n, err := postings.Release(h.TB.Context(), h.DB, h.block, ids, owner)
+	h.Must(err)
 	return n
 }
 
-func finalize(h *hall, owner uuid.UUID, ids ...string) int64 {
-	h.t.Helper()
-	n, err := postings.Finalize(h.t.Context(), h.db, h.block, ids, owner)
-	h.must(err)
+func finalize(h *fixture, owner uuid.UUID, ids ...string) int64 {
+	h.TB.Helper()
+	n, err := postings.Finalize(h.TB.Context(), h.DB, h.block, ids, owner)
+	h.Must(err)
 	return n
 }
 
 // count counts the units of the block by status.
-func (h *hall) count() map[string]int {
-	h.t.Helper()
-	units, err := postings.List(h.t.Context(), h.db, h.block, "", 1_000_000)
-	h.must(err)
+func (h *fixture) count() map[string]int {
+	h.TB.Helper()
+	units, err := postings.List(h.TB.Context(), h.DB, h.block, "", 1_000_000)
+	h.Must(err)
 	counts := make(map[string]int)
 	for _, u := range units {
 		counts[u.Status]++

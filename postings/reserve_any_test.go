@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast/holdfast/postings"
 )
 
-func (h *hall) reserveAny(wanted postings.Any, owner uuid.UUID) []string {
-	h.t.Helper()
-	ids, err := postings.ReserveAny(h.t.Context(), h.db, h.block, wanted, owner)
-	h.must(err)
+func (h *fixture) reserveAny(wanted postings.Any, owner uuid.UUID) []string {
+	h.TB.Helper()
+	ids, err := postings.ReserveAny(h.TB.Context(), h.DB, h.block, wanted, owner)
+	h.Must(err)
 	return ids
 }
 
@@ -26,7 +26,7 @@ func (h *hall) reserveAny(wanted postings.Any, owner uuid.UUID) []string {
 // enough. All or none are reserved.
 func TestReserveAny(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, 9)
+	h := newFixture(t, 9)
 	reserve(h, uuid.New(), "s2", "s6")
 	for _, tc := range []struct {
 		wanted postings.Any
@@ -52,7 +52,7 @@ func TestReserveAnyCrowd(t *testing.T) {
 	for _, contiguous := range []bool{false, true} {
 		t.Run(fmt.Sprintf("contiguous %t", contiguous), func(t *testing.T) {
 			t.Parallel()
-			h := newHall(t, 200)
+			h := newFixture(t, 200)
 			var won atomic.Int64
 			var callers sync.WaitGroup
 			for range 64 {
@@ -79,9 +79,9 @@ func TestReserveAnyWaits(t *testing.T) {
 	for _, contiguous := range []bool{false, true} {
 		t.Run(fmt.Sprintf("contiguous %t", contiguous), func(t *testing.T) {
 			t.Parallel()
-			h := newHall(t, 4)
-			rival, err := h.db.Begin(t.Context())
-			h.must(err)
+			h := newFixture(t, 4)
+			rival, err := h.DB.Begin(t.Context())
+			h.Must(err)
 			defer func() { _ = rival.Rollback(context.Background()) }()
 			n, err := postings.ReserveTx(t.Context(), rival, h.block, []string{"s2"}, uuid.New())
 			if n != 1 || err != nil {
@@ -89,8 +89,8 @@ func TestReserveAnyWaits(t *testing.T) {
 			}
 			got := make(chan []string, 1)
 			go func() { got <- h.reserveAny(postings.Any{Count: 4, Contiguous: contiguous}, uuid.New()) }()
-			pgtest.UntilBlocked(t, h.db, 1)
-			h.must(rival.Rollback(t.Context()))
+			pgtest.UntilBlocked(t, h.DB, 1)
+			h.Must(rival.Rollback(t.Context()))
 			if ids := <-got; !slices.Equal(ids, seats(1, 4)) {
 				t.Errorf("reserved %v, want all four", ids)
 			}
@@ -101,7 +101,7 @@ func TestReserveAnyWaits(t *testing.T) {
 // Callers of names and callers of numbers lock units in one order.
 func TestNoDeadlock(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, 60)
+	h := newFixture(t, 60)
 	backwards := seats(1, 60)
 	slices.Reverse(backwards)
 	var callers sync.WaitGroup
@@ -131,9 +131,9 @@ func TestNoDeadlock(t *testing.T) {
 // Counts out of range are refused before anything is read.
 func TestReserveAnyRange(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, 1)
+	h := newFixture(t, 1)
 	for _, n := range []int{-1, 0, 1000 + 1} {
-		err := pgx.BeginFunc(t.Context(), h.db, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(t.Context(), h.DB, func(tx pgx.Tx) error {
 			_, err := postings.ReserveAnyTx(t.Context(), tx, h.block, postings.Any{Count: n}, uuid.New())
 			return err
 		})

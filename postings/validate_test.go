@@ -13,7 +13,7 @@ import (
 // A verb with invalid input changes nothing. Its error names the field.
 func TestInvalidInput(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, 1001)
+	h := newFixture(t, 1001)
 	owner := uuid.New()
 	all := seats(1, 1000)
 	for name, c := range map[string]struct {
@@ -33,15 +33,15 @@ func TestInvalidInput(t *testing.T) {
 		"a block's NUL": {postings.Block{TenantID: h.block.TenantID, Block: "ha\x00ll"}, []string{"s1"}, owner, "block"},
 	} {
 		for verb, do := range map[string]func() error{
-			"Reserve":    func() error { _, err := postings.Reserve(t.Context(), h.db, c.block, c.ids, c.owner); return err },
-			"Release":    func() error { _, err := postings.Release(t.Context(), h.db, c.block, c.ids, c.owner); return err },
-			"Finalize":   func() error { _, err := postings.Finalize(t.Context(), h.db, c.block, c.ids, c.owner); return err },
-			"CountOwned": func() error { _, err := postings.CountOwned(t.Context(), h.db, c.block, c.ids, c.owner); return err },
+			"Reserve":    func() error { _, err := postings.Reserve(t.Context(), h.DB, c.block, c.ids, c.owner); return err },
+			"Release":    func() error { _, err := postings.Release(t.Context(), h.DB, c.block, c.ids, c.owner); return err },
+			"Finalize":   func() error { _, err := postings.Finalize(t.Context(), h.DB, c.block, c.ids, c.owner); return err },
+			"CountOwned": func() error { _, err := postings.CountOwned(t.Context(), h.DB, c.block, c.ids, c.owner); return err },
 			"ReserveAny": func() error {
 				if strings.HasPrefix(c.field, "unit_ids") {
 					return &postings.InvalidError{Field: c.field} // it is given no ids
 				}
-				_, err := postings.ReserveAny(t.Context(), h.db, c.block, postings.Any{Count: 1}, c.owner)
+				_, err := postings.ReserveAny(t.Context(), h.DB, c.block, postings.Any{Count: 1}, c.owner)
 				return err
 			},
 		} {

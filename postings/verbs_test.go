@@ -16,14 +16,14 @@ import (
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	ours, theirs := uuid.New(), uuid.New()
-	found := map[string]func(h *hall){ // makes the state of s1 that the verb finds
-		"active":               func(*hall) {},
-		"pending, ours":        func(h *hall) { reserve(h, ours, "s1") },
-		"pending, another's":   func(h *hall) { reserve(h, theirs, "s1") },
-		"inactive, ours":       func(h *hall) { reserve(h, ours, "s1"); finalize(h, ours, "s1") },
-		"inactive, another's":  func(h *hall) { reserve(h, theirs, "s1"); finalize(h, theirs, "s1") },
-		"released, once ours":  func(h *hall) { reserve(h, ours, "s1"); release(h, ours, "s1") },
-		"released by a second": func(h *hall) { reserve(h, ours, "s1"); release(h, theirs, "s1") },
+	found := map[string]func(h *fixture){ // makes the state of s1 that the verb finds
+		"active":               func(*fixture) {},
+		"pending, ours":        func(h *fixture) { reserve(h, ours, "s1") },
+		"pending, another's":   func(h *fixture) { reserve(h, theirs, "s1") },
+		"inactive, ours":       func(h *fixture) { reserve(h, ours, "s1"); finalize(h, ours, "s1") },
+		"inactive, another's":  func(h *fixture) { reserve(h, theirs, "s1"); finalize(h, theirs, "s1") },
+		"released, once ours":  func(h *fixture) { reserve(h, ours, "s1"); release(h, ours, "s1") },
+		"released by a second": func(h *fixture) { reserve(h, ours, "s1"); release(h, theirs, "s1") },
 	}
 	type after struct {
 		n      int64
@@ -42,13 +42,13 @@ func TestCounts(t *testing.T) {
 		for k, do := range []verb{reserve, release, finalize} {
 			t.Run(state+", "+[]string{"reserve", "release", "finalize"}[k], func(t *testing.T) {
 				t.Parallel()
-				h := newHall(t, 2)
+				h := newFixture(t, 2)
 				found[state](h)
 				if n := do(h, ours, "s1"); n != want[k].n {
 					t.Errorf("the verb changed %d units, want %d", n, want[k].n)
 				}
-				units, err := postings.List(t.Context(), h.db, h.block, "", 10)
-				h.must(err)
+				units, err := postings.List(t.Context(), h.DB, h.block, "", 10)
+				h.Must(err)
 				if len(units) != 2 || units[0].Status != want[k].status || units[1].Status != a {
 					t.Errorf("units %+v, want s1 %s and s2 active", units, want[k].status)
 				}
@@ -60,14 +60,14 @@ func TestCounts(t *testing.T) {
 // A recovery distinguishes its own units from those of others by their counts.
 func TestCountOwned(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, 6)
+	h := newFixture(t, 6)
 	ours, theirs := uuid.New(), uuid.New()
 	reserve(h, ours, "s1", "s2", "s3")
 	finalize(h, ours, "s1")
 	reserve(h, theirs, "s4", "s5")
 	finalize(h, theirs, "s5")
-	got, err := postings.CountOwned(t.Context(), h.db, h.block, append(seats(1, 6), "s7"), ours)
-	h.must(err)
+	got, err := postings.CountOwned(t.Context(), h.DB, h.block, append(seats(1, 6), "s7"), ours)
+	h.Must(err)
 	if want := (postings.Counts{Active: 1, Pending: 2, Inactive: 1, Others: 2, Unknown: 1}); got != want {
 		t.Errorf("counts %+v, want %+v", got, want)
 	}
@@ -77,9 +77,9 @@ func TestCountOwned(t *testing.T) {
 // changed, whatever its id.
 func TestUnitsOfOthers(t *testing.T) {
 	t.Parallel()
-	h := newHall(t, 1)
+	h := newFixture(t, 1)
 	for _, other := range []postings.Block{{TenantID: uuid.New(), Block: "hall"}, {TenantID: h.block.TenantID, Block: "stage"}} {
-		n, err := postings.Reserve(t.Context(), h.db, other, []string{"s1"}, uuid.New())
+		n, err := postings.Reserve(t.Context(), h.DB, other, []string{"s1"}, uuid.New())
 		if err != nil || n != 0 {
 			t.Errorf("%+v: reserved %d units, %v", other, n, err)
 		}
@@ -92,7 +92,7 @@ func TestUnitsOfOthers(t *testing.T) {
 func TestOverlappingSagas(t *testing.T) {
 	t.Parallel()
 	const units, workers, pairs = 400, 8, 500
-	h := newHall(t, units)
+	h := newFixture(t, units)
 	all := seats(1, units)
 	var won atomic.Int64
 	saga := func(ids []string) {

@@ -28,22 +28,22 @@ var enders = map[string]struct {
 	to  reservations.Status
 }{
 	"CommitAll": {func(h *house, handles ...*reservations.Handle) ([]reservations.Reservation, error) {
-		return reservations.CommitAll(h.t.Context(), h.db, h.by, handles)
+		return reservations.CommitAll(h.TB.Context(), h.DB, h.by, handles)
 	}, reservations.Committed},
 	"CommitAllTx": {func(h *house, handles ...*reservations.Handle) (rs []reservations.Reservation, err error) {
 		err = h.in(func(tx pgx.Tx) (err error) {
-			rs, err = reservations.CommitAllTx(h.t.Context(), tx, h.by, handles)
+			rs, err = reservations.CommitAllTx(h.TB.Context(), tx, h.by, handles)
 			return err
 		})
 		return rs, err
 	}, reservations.Committed},
 	"ReleaseAll": {func(h *house, handles ...*reservations.Handle) ([]reservations.Reservation, error) {
-		return reservations.ReleaseAll(h.t.Context(), h.db, h.by, handles, reservations.Abandoned)
+		return reservations.ReleaseAll(h.TB.Context(), h.DB, h.by, handles, reservations.Abandoned)
 	}, reservations.Released},
 	"ReleaseAllTx": {func(h *house, handles ...*reservations.Handle) (rs []reservations.Reservation, err error) {
 		err = h.in(func(tx pgx.Tx) (err error) {
 			var conflict *reservations.ConflictError
-			rs, conflict, err = reservations.ReleaseAllTx(h.t.Context(), tx, h.by, handles, reservations.Abandoned)
+			rs, conflict, err = reservations.ReleaseAllTx(h.TB.Context(), tx, h.by, handles, reservations.Abandoned)
 			return refusal(rs, conflict, err)
 		})
 		return rs, err
@@ -59,11 +59,11 @@ func TestEndAll(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t)
 			opts := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
-			handles, err := reservations.HoldAll(t.Context(), h.db, h.by,
+			handles, err := reservations.HoldAll(t.Context(), h.DB, h.by,
 				h.seats.Part("hamlet", all, opts), h.desks.Part("3rd", 1, opts), h.rooms.Part("twin", span{1, 2}, opts))
-			h.must(err)
+			h.Must(err)
 			ended := h.seat("hamlet", 1)
-			h.must(failure(h.seats.Commit(t.Context(), h.by, h.again(ended))))
+			h.Must(failure(h.seats.Commit(t.Context(), h.by, h.again(ended))))
 			for refused, tc := range map[string]struct {
 				handles []*reservations.Handle
 				want    func(error) bool
@@ -85,7 +85,7 @@ func TestEndAll(t *testing.T) {
 			}
 			slices.Reverse(handles) // the rows are returned in this order, not in that of the ids
 			ends, err := c.end(h, handles...)
-			h.must(err)
+			h.Must(err)
 			for i, handle := range handles {
 				h.wantStatus(handle.ID(), c.to)
 				if diff := cmp.Diff(h.get(handle.ID()), ends[i]); diff != "" {
@@ -133,9 +133,9 @@ func TestEndedRow(t *testing.T) {
 		},
 	} {
 		held, err := h.rooms.Hold(ctx, h.by, name, span{1, 2}, reservations.HoldOpts{Quantity: 2, TTL: time.Hour, HolderID: "cart 1"})
-		h.must(err)
+		h.Must(err)
 		ended, err := end(h.rooms.Handle(h.tenant, held.ID()))
-		h.must(err)
+		h.Must(err)
 		if diff := cmp.Diff(h.get(held.ID()), ended); diff != "" || ended.Quantity != 2 || ended.EndedAt == nil {
 			t.Errorf("%s returned (-want +got):\n%s", name, diff)
 		}
@@ -159,10 +159,10 @@ func TestEndAllInCrossingOrders(t *testing.T) {
 		var results [2]error
 		var callers sync.WaitGroup
 		callers.Go(func() {
-			results[0] = failure(reservations.ReleaseAll(t.Context(), h.db, h.by, handles, reservations.Abandoned))
+			results[0] = failure(reservations.ReleaseAll(t.Context(), h.DB, h.by, handles, reservations.Abandoned))
 		})
 		callers.Go(func() {
-			results[1] = failure(reservations.ReleaseAll(t.Context(), h.db, h.by, crossed, reservations.Abandoned))
+			results[1] = failure(reservations.ReleaseAll(t.Context(), h.DB, h.by, crossed, reservations.Abandoned))
 		})
 		callers.Wait()
 		if done := results[0] == nil; done == (results[1] == nil) || !conflictWith(reservations.Released)(errors.Join(results[:]...)) {
@@ -204,20 +204,20 @@ func TestNoHandle(t *testing.T) {
 func TestHandleAsksNothing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	config := h.db.Config()
+	config := h.DB.Config()
 	config.MaxConns = 2
 	small, err := pgxpool.NewWithConfig(t.Context(), config)
-	h.must(err)
+	h.Must(err)
 	defer small.Close()
 	k, err := reservations.NewKernel(small, seats{"venue.seat", 100}, reservations.Config{})
-	h.must(err)
+	h.Must(err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	opts := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
 	var webhooks sync.WaitGroup
 	for i := range 8 {
 		held, err := k.Hold(ctx, h.by, "hamlet", all, opts)
-		h.must(err)
+		h.Must(err)
 		webhooks.Go(func() {
 			err := pgx.BeginFunc(ctx, small, func(tx pgx.Tx) error {
 				fresh, err := k.HoldTx(ctx, tx, h.by, fmt.Sprint("show ", i), all, opts)
@@ -232,7 +232,7 @@ func TestHandleAsksNothing(t *testing.T) {
 		})
 	}
 	webhooks.Wait()
-	if n := h.int(`SELECT count(*) FROM reservations WHERE status = 'committed'`); n != 16 {
+	if n := h.Int(`SELECT count(*) FROM reservations WHERE status = 'committed'`); n != 16 {
 		t.Errorf("%d committed, want 16", n)
 	}
 }
@@ -255,8 +255,8 @@ func TestErrorTexts(t *testing.T) {
 	opts := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	closed, err := pgxpool.NewWithConfig(ctx, h.db.Config())
-	h.must(err)
+	closed, err := pgxpool.NewWithConfig(ctx, h.DB.Config())
+	h.Must(err)
 	closed.Close()
 	away := kernelOf(h, seats{"venue.seat", 5}, reservations.Config{})
 	_, resource := kernelOf(h, broken{seats{"venue.seat", 5}}, reservations.Config{}).Hold(ctx, h.by, "hamlet", all, opts)
@@ -265,10 +265,10 @@ func TestErrorTexts(t *testing.T) {
 	_, sweep := away.SweepOnce(gone, 0)
 	_, purge := away.PurgeEnded(gone, reservations.PurgeOpts{Retention: time.Hour})
 	_, tooLong := h.seats.Extend(ctx, h.by, h.seat("hamlet", 1), 3*time.Hour)
-	_, get := reservations.Get(gone, h.db, h.tenant, uuid.New())
-	_, config := reservations.NewKernel(h.db, seats{"venue.seat", 5}, reservations.Config{SweepBatch: -1})
+	_, get := reservations.Get(gone, h.DB, h.tenant, uuid.New())
+	_, config := reservations.NewKernel(h.DB, seats{"venue.seat", 5}, reservations.Config{SweepBatch: -1})
 	var isolation, aborted error
-	_ = pgx.BeginTxFunc(ctx, h.db, pgx.TxOptions{IsoLevel: pgx.Serializable}, func(tx pgx.Tx) error {
+	_ = pgx.BeginTxFunc(ctx, h.DB, pgx.TxOptions{IsoLevel: pgx.Serializable}, func(tx pgx.Tx) error {
 		_, isolation = h.seats.HoldTx(ctx, tx, h.by, "hamlet", all, opts)
 		_, err := tx.Exec(ctx, `SELECT 1 / 0`)
 		aborted = failure(h.seats.CommitTx(ctx, tx, h.by, h.seat("hamlet", 1)))
@@ -305,7 +305,7 @@ func TestCrossingHoldsDeadlock(t *testing.T) {
 		return err
 	}
 	first, end := h.session()
-	h.must(hold(first, "a"))
+	h.Must(hold(first, "a"))
 	waited, over := h.behind(func(tx pgx.Tx) error { return errors.Join(hold(tx, "b"), hold(tx, "a")) })
 	if !waited {
 		t.Fatal("the second did not wait")

@@ -25,15 +25,15 @@ func TestHoldsAgainstReleases(t *testing.T) {
 	h.lapse(a, b)
 	gate, open := h.session()
 	_, err := gate.Exec(t.Context(), `SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, b.ID())
-	h.must(err)
+	h.Must(err)
 	released, held := make(chan error, 1), make(chan error, 1)
 	go func() {
-		released <- failure(reservations.ReleaseAll(t.Context(), h.db, h.by, []*reservations.Handle{a, b}, reservations.Abandoned))
+		released <- failure(reservations.ReleaseAll(t.Context(), h.DB, h.by, []*reservations.Handle{a, b}, reservations.Abandoned))
 	}()
 	h.untilWaiting(1)
 	go func() {
 		opts := reservations.HoldOpts{Quantity: 5, TTL: time.Hour}
-		_, err := reservations.HoldAll(t.Context(), h.db, h.by, h.seats.Part("a", all, opts), h.seats.Part("b", all, opts))
+		_, err := reservations.HoldAll(t.Context(), h.DB, h.by, h.seats.Part("a", all, opts), h.seats.Part("b", all, opts))
 		held <- err
 	}()
 	h.untilWaiting(2) // it has locked a, and waits for the release at b
@@ -50,7 +50,7 @@ func TestHoldsAgainstReleases(t *testing.T) {
 
 // untilWaiting waits until that many sessions of the database wait for a lock.
 func (h *house) untilWaiting(sessions int) {
-	h.t.Helper()
+	h.TB.Helper()
 	h.until(`SELECT count(*) = $1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, sessions)
 }
 
@@ -66,20 +66,20 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 			return err
 		},
 		"hold all": func(ctx context.Context, h *house, _ *reservations.Handle) error {
-			_, err := reservations.HoldAll(ctx, h.db, h.by, h.seats.Part("othello", all, opts), h.desks.Part("3rd", 1, opts))
+			_, err := reservations.HoldAll(ctx, h.DB, h.by, h.seats.Part("othello", all, opts), h.desks.Part("3rd", 1, opts))
 			return err
 		},
 		"commit": func(ctx context.Context, h *house, handle *reservations.Handle) error {
 			return failure(h.seats.Commit(ctx, h.by, handle))
 		},
 		"commit all": func(ctx context.Context, h *house, handle *reservations.Handle) error {
-			return failure(reservations.CommitAll(ctx, h.db, h.by, []*reservations.Handle{handle}))
+			return failure(reservations.CommitAll(ctx, h.DB, h.by, []*reservations.Handle{handle}))
 		},
 		"release": func(ctx context.Context, h *house, handle *reservations.Handle) error {
 			return failure(h.seats.Release(ctx, h.by, handle, reservations.Abandoned))
 		},
 		"release all": func(ctx context.Context, h *house, handle *reservations.Handle) error {
-			return failure(reservations.ReleaseAll(ctx, h.db, h.by, []*reservations.Handle{handle}, reservations.Abandoned))
+			return failure(reservations.ReleaseAll(ctx, h.DB, h.by, []*reservations.Handle{handle}, reservations.Abandoned))
 		},
 		"extend": func(ctx context.Context, h *house, handle *reservations.Handle) error {
 			_, err := h.seats.Extend(ctx, h.by, handle, time.Minute)
@@ -97,7 +97,7 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 			if name == "sweep" {
 				h.lapse(handle)
 			}
-			h.exec(`CREATE SEQUENCE attempts`)
+			h.Exec(`CREATE SEQUENCE attempts`)
 			h.deadlock(3)
 			if err := verb(t.Context(), h, handle); pg.Code(err) != "40P01" || h.attempts() != 3 {
 				t.Errorf("after 3 deadlocks: %v in %d attempts, want the error", err, h.attempts())
@@ -112,13 +112,13 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 		t.Parallel()
 		h := newHouse(t)
 		handle := h.seat("hamlet", 1)
-		h.exec(`CREATE SEQUENCE attempts`)
+		h.Exec(`CREATE SEQUENCE attempts`)
 		h.deadlock(1)
 		err := h.in(func(tx pgx.Tx) error { return failure(h.seats.CommitTx(t.Context(), tx, h.by, handle)) })
 		if pg.Code(err) != "40P01" || h.attempts() != 1 {
 			t.Errorf("%v in %d attempts, want the deadlock", err, h.attempts())
 		}
-		h.must(h.in(func(tx pgx.Tx) error { return failure(h.seats.CommitTx(t.Context(), tx, h.by, h.again(handle))) }))
+		h.Must(h.in(func(tx pgx.Tx) error { return failure(h.seats.CommitTx(t.Context(), tx, h.by, h.again(handle))) }))
 	})
 }
 
@@ -126,20 +126,20 @@ func TestDeadlocksAreRepeated(t *testing.T) {
 // deadlock. A sequence counts the attempts, because a rollback does not reset
 // it.
 func (h *house) deadlock(times int) {
-	h.t.Helper()
-	h.exec(`ALTER SEQUENCE attempts RESTART`)
-	h.exec(fmt.Sprintf(`
+	h.TB.Helper()
+	h.Exec(`ALTER SEQUENCE attempts RESTART`)
+	h.Exec(fmt.Sprintf(`
 		CREATE OR REPLACE FUNCTION deadlock() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
 		    IF nextval('attempts') <= %d THEN RAISE EXCEPTION 'deadlock detected' USING ERRCODE = 'deadlock_detected'; END IF;
 		    RETURN NULL;
 		END $$`, times))
-	h.exec(`CREATE OR REPLACE TRIGGER deadlock AFTER INSERT OR UPDATE ON reservations FOR EACH STATEMENT EXECUTE FUNCTION deadlock()`)
+	h.Exec(`CREATE OR REPLACE TRIGGER deadlock AFTER INSERT OR UPDATE ON reservations FOR EACH STATEMENT EXECUTE FUNCTION deadlock()`)
 }
 
 func (h *house) attempts() int64 {
-	h.t.Helper()
-	return h.int(`SELECT last_value FROM attempts`)
+	h.TB.Helper()
+	return h.Int(`SELECT last_value FROM attempts`)
 }
 
 // deadlocked are seats whose capacity cannot be read, because every attempt

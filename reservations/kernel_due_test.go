@@ -15,9 +15,9 @@ import (
 
 // wantExpiries checks the number of expiries of a hold in the record.
 func (h *house) wantExpiries(handle *reservations.Handle, want int) {
-	h.t.Helper()
-	history, err := audit.History(h.t.Context(), h.db, h.tenant, handle.ID())
-	h.must(err)
+	h.TB.Helper()
+	history, err := audit.History(h.TB.Context(), h.DB, h.tenant, handle.ID())
+	h.Must(err)
 	var got int
 	for _, r := range history {
 		if r.Action == reservationrows.EventExpired && r.Actor == audit.Job("expiry") && r.Reason == "ttl" {
@@ -25,7 +25,7 @@ func (h *house) wantExpiries(handle *reservations.Handle, want int) {
 		}
 	}
 	if got != want {
-		h.t.Errorf("%d expiries recorded, want %d", got, want)
+		h.TB.Errorf("%d expiries recorded, want %d", got, want)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestReleaseTxOfDue(t *testing.T) {
 		t.Error("committed")
 	}
 	h.wantExpiries(handle, 0)
-	h.must(h.in(func(tx pgx.Tx) error {
+	h.Must(h.in(func(tx pgx.Tx) error {
 		_ = release(tx)
 		_, err := tx.Exec(t.Context(), `SELECT`) // the transaction is usable
 		return err
@@ -89,12 +89,12 @@ func TestReleaseAllWithDue(t *testing.T) {
 	h := newHouse(t)
 	due, live := h.seat("hamlet", 1), h.seat("hamlet", 1)
 	h.lapse(due)
-	if err := failure(reservations.ReleaseAll(t.Context(), h.db, h.by, []*reservations.Handle{live, due}, reservations.Abandoned)); !conflictWith(reservations.Expired)(err) {
+	if err := failure(reservations.ReleaseAll(t.Context(), h.DB, h.by, []*reservations.Handle{live, due}, reservations.Abandoned)); !conflictWith(reservations.Expired)(err) {
 		t.Errorf("%v, want a conflict", err)
 	}
 	h.wantExpiries(due, 1)
 	h.wantStatus(live.ID(), reservations.Held)
-	h.must(failure(h.seats.Release(t.Context(), h.by, live, reservations.Abandoned)))
+	h.Must(failure(h.seats.Release(t.Context(), h.by, live, reservations.Abandoned)))
 }
 
 // The callers of a kernel may use other reasons, which are recorded unchanged.
@@ -103,12 +103,12 @@ func TestReasons(t *testing.T) {
 	h := newHouse(t)
 	for _, reason := range []reservations.ReleaseReason{"card_declined", "x", reservations.Operator, "no_show_2"} {
 		handle := h.seat("hamlet", 5)
-		h.must(failure(h.seats.Release(t.Context(), h.by.WithReason(""), handle, reason)))
+		h.Must(failure(h.seats.Release(t.Context(), h.by.WithReason(""), handle, reason)))
 		if got := h.get(handle.ID()).ReleaseReason; got != reason {
 			t.Errorf("released for %q, want %q", got, reason)
 		}
-		history, err := audit.History(t.Context(), h.db, h.tenant, handle.ID())
-		h.must(err)
+		history, err := audit.History(t.Context(), h.DB, h.tenant, handle.ID())
+		h.Must(err)
 		if event, ok, err := reservations.ParseEvent(history[1]); err != nil || !ok || event.ReleaseReason != reason || event.Reason != string(reason) {
 			t.Errorf("%+v, %v, want the reason %q", event, err, reason)
 		}
@@ -122,7 +122,7 @@ func TestReasons(t *testing.T) {
 			t.Errorf("released for %q: %v", reason, err)
 		}
 	}
-	h.must(failure(h.seats.Release(t.Context(), h.by, handle, "x23456789012345678901234567890123456789012345678901234567890123x")))
+	h.Must(failure(h.seats.Release(t.Context(), h.by, handle, "x23456789012345678901234567890123456789012345678901234567890123x")))
 }
 
 // A hold with a deadline past the lifetime cap is rejected, like an extension
@@ -136,7 +136,7 @@ func TestLifetimeOfHold(t *testing.T) {
 		t.Errorf("%v, want %v", err, reservations.ErrLifetimeExceeded)
 	}
 	handle, err := k.Hold(t.Context(), h.by, "hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Minute})
-	h.must(err)
+	h.Must(err)
 	if r, ok := handle.Reservation(); !ok || r.ExpiresAt.Sub(r.HeldAt) != time.Minute {
 		t.Errorf("held for %s, read %t", r.ExpiresAt.Sub(r.HeldAt), ok)
 	}
@@ -151,21 +151,21 @@ func TestEndAtEveryLevel(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		show := string(level)
 		before := h.seat(show, 1)
-		tx, err := h.db.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
-		h.must(err)
+		tx, err := h.DB.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		h.Must(err)
 		_, err = tx.Exec(t.Context(), `SELECT FROM reservations`) // takes the snapshot
-		h.must(err)
+		h.Must(err)
 		after := h.seat(show, 1)
-		h.must(failure(h.seats.Release(t.Context(), h.by, h.again(before), reservations.Abandoned)))
+		h.Must(failure(h.seats.Release(t.Context(), h.by, h.again(before), reservations.Abandoned)))
 		if err := failure(h.seats.CommitTx(t.Context(), tx, h.by, after)); !errors.Is(err, reservations.ErrNotFound) {
 			t.Errorf("%s: a hold made after the snapshot: %v", level, err)
 		}
 		if err := failure(h.seats.CommitTx(t.Context(), tx, h.by, before)); pg.Code(err) != "40001" {
 			t.Errorf("%s: a hold ended after the snapshot: %v", level, err)
 		}
-		h.must(tx.Rollback(t.Context()))
+		h.Must(tx.Rollback(t.Context()))
 		h.wantStatus(before.ID(), reservations.Released)
-		h.must(pgx.BeginTxFunc(t.Context(), h.db, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
+		h.Must(pgx.BeginTxFunc(t.Context(), h.DB, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 			return failure(h.seats.CommitTx(t.Context(), tx, h.by, after))
 		}))
 	}

@@ -48,9 +48,9 @@ type (
 	deskKernel = reservations.Kernel[string, int]
 )
 
-// house is a hall with kernels.
+// house is a fixture with kernels.
 type house struct {
-	*hall
+	*fixture
 	by    reservations.Actor
 	seats *seatKernel // 5 per show, committed ones count
 	rooms *roomKernel // 2 per key
@@ -59,7 +59,7 @@ type house struct {
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	h := &house{hall: newHall(t)}
+	h := &house{fixture: newFixture(t)}
 	h.by = reservations.By(h.tenant, audit.User("ann")).WithCorrelation("c-1").WithReason("why")
 	h.seats = kernelOf(h, seats{"venue.seat", 5}, reservations.Config{})
 	h.rooms = kernelOf(h, rooms{"house.room", 2}, reservations.Config{})
@@ -68,24 +68,24 @@ func newHouse(t *testing.T) *house {
 }
 
 func kernelOf[K, W any](h *house, resource reservations.Resource[K, W], config reservations.Config) *reservations.Kernel[K, W] {
-	h.t.Helper()
-	k, err := reservations.NewKernel(h.db, resource, config)
-	h.must(err)
+	h.TB.Helper()
+	k, err := reservations.NewKernel(h.DB, resource, config)
+	h.Must(err)
 	return k
 }
 
 // hasty turns off synchronous_commit, for tests with many commits.
 func (h *house) hasty() {
-	h.t.Helper()
-	h.exec(`ALTER DATABASE ` + pgx.Identifier{h.db.Config().ConnConfig.Database}.Sanitize() + ` SET synchronous_commit = off`)
-	h.db.Reset() // the setting is for new connections
+	h.TB.Helper()
+	h.Exec(`ALTER DATABASE ` + pgx.Identifier{h.DB.Config().ConnConfig.Database}.Sanitize() + ` SET synchronous_commit = off`)
+	h.DB.Reset() // the setting is for new connections
 }
 
 // seat holds seats of a show for an hour.
 func (h *house) seat(show string, quantity int64) *reservations.Handle {
-	h.t.Helper()
-	handle, err := h.seats.Hold(h.t.Context(), h.by, show, all, reservations.HoldOpts{Quantity: quantity, TTL: time.Hour})
-	h.must(err)
+	h.TB.Helper()
+	handle, err := h.seats.Hold(h.TB.Context(), h.by, show, all, reservations.HoldOpts{Quantity: quantity, TTL: time.Hour})
+	h.Must(err)
 	return handle
 }
 
@@ -108,43 +108,43 @@ func (h *house) again(handle *reservations.Handle) *reservations.Handle {
 
 // lapse makes holds due.
 func (h *house) lapse(handles ...*reservations.Handle) {
-	h.t.Helper()
+	h.TB.Helper()
 	for _, handle := range handles {
-		h.exec(`UPDATE reservations SET expires_at = clock_timestamp() - interval '1 second' WHERE reservation_id = $1`, handle.ID())
+		h.Exec(`UPDATE reservations SET expires_at = clock_timestamp() - interval '1 second' WHERE reservation_id = $1`, handle.ID())
 	}
 }
 
 // wantStatus checks the stored status. It does not wait for a transaction that
 // has locked the row.
 func (h *house) wantStatus(id uuid.UUID, want reservations.Status) {
-	h.t.Helper()
+	h.TB.Helper()
 	var got reservations.Status
-	h.must(h.db.QueryRow(h.t.Context(), `SELECT status FROM reservations WHERE reservation_id = $1`, id).Scan((*string)(&got)))
+	h.Must(h.DB.QueryRow(h.TB.Context(), `SELECT status FROM reservations WHERE reservation_id = $1`, id).Scan((*string)(&got)))
 	if got != want {
-		h.t.Errorf("it is %s, want %s", got, want)
+		h.TB.Errorf("it is %s, want %s", got, want)
 	}
 }
 
 func (h *house) wantInsufficient(err error, requested, available, capacity int64) {
-	h.t.Helper()
+	h.TB.Helper()
 	got, ok := errors.AsType[*reservations.InsufficientError](err)
 	if !ok || got.Requested != requested || got.Available != available || got.Capacity != capacity {
-		h.t.Errorf("%v, want %d requested, %d of %d available", err, requested, available, capacity)
+		h.TB.Errorf("%v, want %d requested, %d of %d available", err, requested, available, capacity)
 	}
 }
 
 // session returns an open transaction.
 func (h *house) session() (tx pgx.Tx, end func(error)) {
-	h.t.Helper()
-	tx = h.begin()
+	h.TB.Helper()
+	tx = h.Begin()
 	return tx, func(err error) {
-		h.t.Helper()
+		h.TB.Helper()
 		done := tx.Commit
 		if err != nil {
 			done = tx.Rollback
 		}
-		if err := done(h.t.Context()); err != nil {
-			h.t.Error(err)
+		if err := done(h.TB.Context()); err != nil {
+			h.TB.Error(err)
 		}
 	}
 }
@@ -153,18 +153,18 @@ func (h *house) session() (tx pgx.Tx, end func(error)) {
 // lock (waited is true) or has ended. The channel receives the error when the
 // session has ended.
 func (h *house) behind(do func(tx pgx.Tx) error) (waited bool, over <-chan error) {
-	h.t.Helper()
+	h.TB.Helper()
 	tx, end := h.session()
 	var pid uint32
-	h.must(tx.QueryRow(h.t.Context(), `SELECT pg_backend_pid()`).Scan(&pid))
+	h.Must(tx.QueryRow(h.TB.Context(), `SELECT pg_backend_pid()`).Scan(&pid))
 	done := make(chan error, 1)
 	go func() {
 		err := do(tx)
 		end(err)
 		done <- err
 	}()
-	pgtest.Until(h.t, "the session waits for a lock or has ended", func() bool {
-		waited = h.int(`SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`, pid) > 0
+	pgtest.Until(h.TB, "the session waits for a lock or has ended", func() bool {
+		waited = h.Int(`SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`, pid) > 0
 		return waited || len(done) > 0
 	})
 	return waited, done

@@ -40,7 +40,7 @@ func TestHandleIsUsedOnce(t *testing.T) {
 		for second, useAgain := range verbs {
 			handle := h.seat(first+second, 1)
 			elsewhere := h.again(handle)
-			h.must(use(handle))
+			h.Must(use(handle))
 			if err := useAgain(handle); !errors.Is(err, reservations.ErrHandleUsed) {
 				t.Errorf("%s after %s: %v, want %v", second, first, err, reservations.ErrHandleUsed)
 			}
@@ -96,16 +96,16 @@ func TestHandleIsGivenBack(t *testing.T) {
 	if _, err := h.seats.Extend(t.Context(), h.by, handle, 0); !errors.Is(err, reservations.ErrInvalid) {
 		t.Errorf("extended by 0: %v", err)
 	}
-	h.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`)
-	h.exec(`CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON reservations DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	h.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`)
+	h.Exec(`CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON reservations DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	if err := failure(h.seats.Commit(t.Context(), h.by, handle)); err == nil {
 		t.Error("committed although the COMMIT failed")
 	}
 	if _, err := h.seats.Extend(t.Context(), h.by, handle, time.Minute); err == nil {
 		t.Error("extended although the COMMIT failed")
 	}
-	h.exec(`DROP TRIGGER refuse ON reservations`)
-	h.must(failure(h.seats.Commit(t.Context(), h.by, handle)))
+	h.Exec(`DROP TRIGGER refuse ON reservations`)
+	h.Must(failure(h.seats.Commit(t.Context(), h.by, handle)))
 	h.wantStatus(handle.ID(), reservations.Committed)
 }
 
@@ -137,7 +137,7 @@ func TestHandleAfterRollback(t *testing.T) {
 			}
 		}
 		h.wantStatus(handle.ID(), reservations.Held)
-		h.must(h.in(func(tx pgx.Tx) error { return use(tx, handle) }))
+		h.Must(h.in(func(tx pgx.Tx) error { return use(tx, handle) }))
 		if err := h.in(func(tx pgx.Tx) error { return use(tx, handle) }); !errors.As(err, new(*reservations.ConflictError)) {
 			t.Errorf("%s after the commit: %v, want a conflict", name, err)
 		}
@@ -160,17 +160,17 @@ func TestDecode(t *testing.T) {
 	h := newHouse(t)
 	ctx, window := t.Context(), span{10, 12}
 	held, err := h.rooms.Hold(ctx, h.by, "a <b>", window, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
-	h.must(err)
+	h.Must(err)
 	_, err = h.rooms.Hold(ctx, h.by, "a <b>", window, reservations.HoldOpts{Quantity: 1 << 40, TTL: time.Hour})
 	short, ok := errors.AsType[*reservations.InsufficientError](err)
 	if !ok {
 		t.Fatalf("%v, want an *InsufficientError", err)
 	}
 	row := h.get(held.ID())
-	history, err := audit.History(ctx, h.db, h.tenant, held.ID())
-	h.must(err)
+	history, err := audit.History(ctx, h.DB, h.tenant, held.ID())
+	h.Must(err)
 	event, ok, err := reservations.ParseEvent(history[0])
-	h.must(err)
+	h.Must(err)
 	if !ok {
 		t.Errorf("%+v is no event", history[0])
 	}
@@ -178,7 +178,7 @@ func TestDecode(t *testing.T) {
 		"row": {row.ResourceKey, row.ResourceWindow}, "error": {short.Key, short.Window}, "event": {event.ResourceKey, event.ResourceWindow},
 	} {
 		key, decoded, err := h.rooms.Decode(texts[0], texts[1])
-		h.must(err)
+		h.Must(err)
 		if key != "a <b>" || decoded != window {
 			t.Errorf("%s: %v, %v", name, key, decoded)
 		}
@@ -201,7 +201,7 @@ func TestForeign(t *testing.T) {
 	ctx, mine := t.Context(), h.seat("hamlet", 1)
 	stranger := reservations.By(uuid.New(), audit.User("eve"))
 	desk, err := h.desks.Hold(ctx, h.by, "3rd", 0, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
-	h.must(err)
+	h.Must(err)
 	attempts := map[string]error{
 		"commit, foreign":  failure(h.seats.Commit(ctx, stranger, mine)),
 		"release, foreign": failure(h.seats.Release(ctx, stranger, mine, reservations.Operator)),
@@ -222,10 +222,10 @@ func TestForeign(t *testing.T) {
 		"handle of no tenant":      h.seats.Handle(uuid.Nil, mine.ID()),
 	} {
 		attempts["commit, "+name] = failure(h.seats.Commit(ctx, h.by, named))
-		attempts["release all, "+name] = failure(reservations.ReleaseAll(ctx, h.db, h.by, []*reservations.Handle{h.again(mine), named}, reservations.Operator))
+		attempts["release all, "+name] = failure(reservations.ReleaseAll(ctx, h.DB, h.by, []*reservations.Handle{h.again(mine), named}, reservations.Operator))
 	}
 	attempts["foreign handle and actor"] = failure(h.seats.Commit(ctx, stranger, h.seats.Handle(stranger.TenantID, mine.ID())))
-	attempts["handle of another kind"] = failure(reservations.CommitAll(ctx, h.db, h.by, []*reservations.Handle{h.desks.Handle(h.tenant, mine.ID())}))
+	attempts["handle of another kind"] = failure(reservations.CommitAll(ctx, h.DB, h.by, []*reservations.Handle{h.desks.Handle(h.tenant, mine.ID())}))
 	for name, err := range attempts {
 		if !errors.Is(err, reservations.ErrNotFound) {
 			t.Errorf("%s: %v, want %v", name, err, reservations.ErrNotFound)
@@ -234,7 +234,7 @@ func TestForeign(t *testing.T) {
 	if _, err := h.seats.Hold(ctx, stranger, "hamlet", all, reservations.HoldOpts{Quantity: 5, TTL: time.Hour}); err != nil {
 		t.Errorf("another tenant's show of that name: %v", err)
 	}
-	h.must(failure(h.seats.Commit(ctx, h.by, mine)))
+	h.Must(failure(h.seats.Commit(ctx, h.by, mine)))
 }
 
 // A hold's transaction must be READ COMMITTED. After ErrIsolation it is still
@@ -245,7 +245,7 @@ func TestIsolation(t *testing.T) {
 	for level, want := range map[pgx.TxIsoLevel]error{
 		pgx.RepeatableRead: reservations.ErrIsolation, pgx.Serializable: reservations.ErrIsolation, pgx.ReadCommitted: nil,
 	} {
-		err := pgx.BeginTxFunc(t.Context(), h.db, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
+		err := pgx.BeginTxFunc(t.Context(), h.DB, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 			_, err := h.seats.HoldTx(t.Context(), tx, h.by, "hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 			if !errors.Is(err, want) {
 				t.Errorf("%s: %v, want %v", level, err, want)
@@ -253,7 +253,7 @@ func TestIsolation(t *testing.T) {
 			_, err = tx.Exec(t.Context(), `SELECT`)
 			return err
 		})
-		h.must(err)
+		h.Must(err)
 	}
 }
 
@@ -294,12 +294,12 @@ func TestInvalid(t *testing.T) {
 		}
 	}
 	for _, parts := range [][]reservations.Part{nil, make([]reservations.Part, 1), make([]reservations.Part, 65)} {
-		if _, err := reservations.HoldAll(t.Context(), h.db, h.by, parts...); !errors.Is(err, reservations.ErrInvalid) {
+		if _, err := reservations.HoldAll(t.Context(), h.DB, h.by, parts...); !errors.Is(err, reservations.ErrInvalid) {
 			t.Errorf("%d parts: %v", len(parts), err)
 		}
 	}
 	for _, kind := range []string{"", "Seat", "a..b", "inventory.variant", strings.Repeat("k", 65)} {
-		if _, err := reservations.NewKernel(h.db, seats{reservations.HeldAndCommitted[string, reservations.NoWindow](kind), 1}, reservations.Config{}); err == nil {
+		if _, err := reservations.NewKernel(h.DB, seats{reservations.HeldAndCommitted[string, reservations.NoWindow](kind), 1}, reservations.Config{}); err == nil {
 			t.Errorf("a kernel of the kind %q", kind)
 		}
 	}
@@ -311,7 +311,7 @@ func TestHoldAllOrNothing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.seat("hamlet", 4)
-	h.must(h.in(func(tx pgx.Tx) error {
+	h.Must(h.in(func(tx pgx.Tx) error {
 		parts := []reservations.Part{
 			h.seats.Part("hamlet", all, reservations.HoldOpts{Quantity: 2, TTL: time.Hour}),
 			h.desks.Part("3rd", 1, reservations.HoldOpts{Quantity: 3, TTL: time.Hour}),
@@ -319,11 +319,11 @@ func TestHoldAllOrNothing(t *testing.T) {
 		_, err := reservations.HoldAllTx(t.Context(), tx, h.by, parts...)
 		h.wantInsufficient(err, 2, 1, 5)
 		_, err = h.desks.HoldTx(t.Context(), tx, h.by, "3rd", 1, reservations.HoldOpts{Quantity: 3, TTL: time.Hour})
-		h.must(err) // the desks of the rejected call are free
+		h.Must(err) // the desks of the rejected call are free
 		parts[0] = h.seats.Part("hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 		parts[1] = h.desks.Part("3rd", 2, reservations.HoldOpts{Quantity: 3, TTL: time.Minute})
 		handles, err := reservations.HoldAllTx(t.Context(), tx, h.by, parts...)
-		h.must(err)
+		h.Must(err)
 		seat, _ := handles[0].Reservation()
 		desk, _ := handles[1].Reservation()
 		if seat.ResourceKind != "venue.seat" || desk.Quantity != 3 {
@@ -331,7 +331,7 @@ func TestHoldAllOrNothing(t *testing.T) {
 		}
 		return nil
 	}))
-	if n := h.int(`SELECT count(*) FROM reservations`); n != 4 {
+	if n := h.Int(`SELECT count(*) FROM reservations`); n != 4 {
 		t.Errorf("%d rows, want 4", n)
 	}
 }
@@ -347,27 +347,27 @@ func TestObserver(t *testing.T) {
 	k := kernelOf(h, seats{"venue.seat", 1}, config)
 	ctx, opts := t.Context(), reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
 	handle, err := k.Hold(ctx, h.by, "hamlet", all, opts)
-	h.must(err)
+	h.Must(err)
 	_, err = k.Hold(ctx, h.by, "hamlet", all, opts)
 	h.wantInsufficient(err, 1, 0, 1)
 	handle, err = k.Extend(ctx, h.by, handle, time.Minute)
-	h.must(err)
-	h.must(failure(k.Release(ctx, h.by, handle, reservations.Abandoned)))
-	h.must(h.in(func(tx pgx.Tx) error {
+	h.Must(err)
+	h.Must(failure(k.Release(ctx, h.by, handle, reservations.Abandoned)))
+	h.Must(h.in(func(tx pgx.Tx) error {
 		handle, err := k.HoldTx(ctx, tx, h.by, "hamlet", all, opts)
-		h.must(err)
+		h.Must(err)
 		handle, err = k.ExtendTx(ctx, tx, h.by, handle, time.Minute)
-		h.must(err)
+		h.Must(err)
 		return failure(k.CommitTx(ctx, tx, h.by, handle))
 	}))
 	_, err = k.SweepOnce(ctx, 0)
-	h.must(err)
-	_, err = reservations.HoldAll(ctx, h.db, h.by, k.Part("hamlet", all, opts), k.Part("hamlet", all, opts))
+	h.Must(err)
+	_, err = reservations.HoldAll(ctx, h.DB, h.by, k.Part("hamlet", all, opts), k.Part("hamlet", all, opts))
 	h.wantInsufficient(err, 1, 0, 1)
 	_, err = k.PurgeEnded(ctx, reservations.PurgeOpts{Retention: time.Hour})
-	h.must(err)
+	h.Must(err)
 	missing := []*reservations.Handle{k.Handle(h.tenant, uuid.New()), k.Handle(h.tenant, uuid.New())}
-	if err := failure(reservations.CommitAll(ctx, h.db, h.by, missing)); !errors.Is(err, reservations.ErrNotFound) {
+	if err := failure(reservations.CommitAll(ctx, h.DB, h.by, missing)); !errors.Is(err, reservations.ErrNotFound) {
 		t.Errorf("%v, want %v", err, reservations.ErrNotFound)
 	}
 	want := []string{
@@ -387,19 +387,19 @@ func TestRecord(t *testing.T) {
 	ctx := t.Context()
 	hold := func(ttl time.Duration) *reservations.Handle {
 		handle, err := h.rooms.Hold(ctx, h.by, "a <b>", span{10, 12}, reservations.HoldOpts{Quantity: 1, TTL: ttl, HolderID: "cart 1"})
-		h.must(err)
+		h.Must(err)
 		return handle
 	}
 	released := hold(time.Hour + 1) // a row has microseconds
 	longer, err := h.rooms.Extend(ctx, h.by, released, time.Minute+1)
-	h.must(err)
-	h.must(failure(h.rooms.Release(ctx, h.by.WithReason(""), longer, reservations.PaymentFailed)))
+	h.Must(err)
+	h.Must(failure(h.rooms.Release(ctx, h.by.WithReason(""), longer, reservations.PaymentFailed)))
 	expired := hold(time.Hour)
 	h.lapse(expired)
 	_, err = h.rooms.SweepOnce(ctx, 0)
-	h.must(err)
+	h.Must(err)
 	committed := hold(time.Hour)
-	h.must(failure(h.rooms.Commit(ctx, reservations.By(h.tenant, audit.Anonymous()), committed)))
+	h.Must(failure(h.rooms.Commit(ctx, reservations.By(h.tenant, audit.Anonymous()), committed)))
 	for handle, want := range map[*reservations.Handle][]audit.Entry{
 		released: {
 			{Action: "reservation.held", Origin: h.by.Origin},
@@ -415,8 +415,8 @@ func TestRecord(t *testing.T) {
 			{Action: "reservation.committed", Origin: audit.Origin{Actor: audit.Anonymous()}},
 		},
 	} {
-		history, err := audit.History(ctx, h.db, h.tenant, handle.ID())
-		h.must(err)
+		history, err := audit.History(ctx, h.DB, h.tenant, handle.ID())
+		h.Must(err)
 		var got []audit.Entry
 		for _, r := range history {
 			got = append(got, audit.Entry{Action: r.Action, Origin: r.Origin})
@@ -428,20 +428,20 @@ func TestRecord(t *testing.T) {
 			h.wantReconstructed(handle.ID(), history)
 		}
 	}
-	if foreign, err := audit.History(ctx, h.db, uuid.New(), released.ID()); err != nil || len(foreign) > 0 {
+	if foreign, err := audit.History(ctx, h.DB, uuid.New(), released.ID()); err != nil || len(foreign) > 0 {
 		t.Errorf("another tenant reads %d rows, %v", len(foreign), err)
 	}
 }
 
 // wantReconstructed compares the last recorded state with the row.
 func (h *house) wantReconstructed(id uuid.UUID, history []audit.Record) {
-	h.t.Helper()
+	h.TB.Helper()
 	state, err := audit.ReconstructState(history)
-	h.must(err)
+	h.Must(err)
 	r := h.get(id)
 	text := func(v any) string {
 		raw, err := json.Marshal(v)
-		h.must(err)
+		h.Must(err)
 		return string(raw)
 	}
 	want := map[string]string{
@@ -449,7 +449,7 @@ func (h *house) wantReconstructed(id uuid.UUID, history []audit.Record) {
 		"quantity": text(r.Quantity), "expires_at": text(r.ExpiresAt.UTC()), "resource_window": r.ResourceWindow,
 	}
 	var window span // jsonb has another order of members
-	h.must(json.Unmarshal(state["resource_window"], &window))
+	h.Must(json.Unmarshal(state["resource_window"], &window))
 	state["resource_window"] = json.RawMessage(text(window))
 	if r.ReleaseReason != "" {
 		want["release_reason"] = text(r.ReleaseReason)
@@ -459,7 +459,7 @@ func (h *house) wantReconstructed(id uuid.UUID, history []audit.Record) {
 		got[name] = text(member)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		h.t.Errorf("row and record (-row +record):\n%s", diff)
+		h.TB.Errorf("row and record (-row +record):\n%s", diff)
 	}
 }
 
@@ -471,9 +471,9 @@ func TestActors(t *testing.T) {
 		reservations.By(h.tenant, audit.User("ann")), reservations.By(h.tenant, audit.System()), reservations.By(h.tenant, audit.Job("nightly")), reservations.By(h.tenant, audit.Anonymous()),
 	} {
 		handle, err := h.seats.Hold(t.Context(), by, string(rune('a'+i)), all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
-		h.must(err)
-		history, err := audit.History(t.Context(), h.db, h.tenant, handle.ID())
-		h.must(err)
+		h.Must(err)
+		history, err := audit.History(t.Context(), h.DB, h.tenant, handle.ID())
+		h.Must(err)
 		if !slices.ContainsFunc(history, func(r audit.Record) bool { return r.Actor == by.Actor && r.TenantID == h.tenant }) {
 			t.Errorf("%+v, want one row of %+v", history, by)
 		}
@@ -487,7 +487,7 @@ func TestSweepOnce(t *testing.T) {
 	h := newHouse(t)
 	k := kernelOf(h, seats{"venue.seat", 5}, reservations.Config{SweepBatch: 10})
 	fill := func(kind string, n int, late string) {
-		h.exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+		h.Exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 			SELECT gen_random_uuid(), gen_random_uuid(), $1, '"a"', 'h', 1, now(), now(), now() - $3::interval
 			FROM generate_series(1, $2::int)`, kind, n, late)
 	}
@@ -515,10 +515,10 @@ func TestSweepOnce(t *testing.T) {
 	if counts[0]+counts[1] != 35 {
 		t.Errorf("two concurrent sweeps expired %d and %d, want 35 together", counts[0], counts[1])
 	}
-	if n := h.int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.expired'`); n != 85 {
+	if n := h.Int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.expired'`); n != 85 {
 		t.Errorf("%d expiries recorded, want 85", n)
 	}
-	if n := h.int(`SELECT count(*) FROM reservations WHERE status = 'held'`); n != 10 {
+	if n := h.Int(`SELECT count(*) FROM reservations WHERE status = 'held'`); n != 10 {
 		t.Errorf("%d still held, want 3 that are early and 7 of another kind", n)
 	}
 }

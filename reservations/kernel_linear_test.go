@@ -104,7 +104,7 @@ func (l *ledger) record(client int, in did, run func() (did, error)) {
 	out, err := run()
 	returned := time.Since(l.start).Nanoseconds()
 	if err != nil {
-		l.t.Error(in.verb, err)
+		l.TB.Error(in.verb, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +147,7 @@ func (l *ledger) client(client, steps int, random *rand.Rand) {
 				if in.verb == "commit" {
 					return did{}, l.commit(in, m.handle)
 				}
-				return did{}, failure(reservations.ReleaseAll(l.t.Context(), l.db, l.by, []*reservations.Handle{m.handle}, reservations.Abandoned))
+				return did{}, failure(reservations.ReleaseAll(l.TB.Context(), l.DB, l.by, []*reservations.Handle{m.handle}, reservations.Abandoned))
 			})
 		}
 	}
@@ -180,9 +180,9 @@ var ledgers = map[string]struct {
 		k := kernelOf(s.house, seats{"venue.seat", capacity}, reservations.Config{})
 		return &ledger{
 			hold: func(in did) (*reservations.Handle, error) {
-				return k.Hold(s.t.Context(), s.by, key, all, reservations.HoldOpts{Quantity: in.units, TTL: time.Minute})
+				return k.Hold(s.TB.Context(), s.by, key, all, reservations.HoldOpts{Quantity: in.units, TTL: time.Minute})
 			},
-			commit: func(_ did, h *reservations.Handle) error { return failure(k.Commit(s.t.Context(), s.by, h)) },
+			commit: func(_ did, h *reservations.Handle) error { return failure(k.Commit(s.TB.Context(), s.by, h)) },
 		}
 	}},
 	"HeldOnly": {true, func(s *shop, key string, capacity int64) *ledger {
@@ -191,7 +191,7 @@ var ledgers = map[string]struct {
 			hold:   func(in did) (*reservations.Handle, error) { return s.hold(key, in.units, time.Minute) },
 			commit: func(_ did, h *reservations.Handle) error { return s.sell(key, h) },
 			restock: func() error {
-				_, err := s.db.Exec(s.t.Context(), `UPDATE goods SET stock = stock + 1 WHERE name = $1`, key)
+				_, err := s.DB.Exec(s.TB.Context(), `UPDATE goods SET stock = stock + 1 WHERE name = $1`, key)
 				return err
 			},
 		}
@@ -201,9 +201,9 @@ var ledgers = map[string]struct {
 		return &ledger{
 			windows: true,
 			hold: func(in did) (*reservations.Handle, error) {
-				return k.Hold(s.t.Context(), s.by, key, in.window, reservations.HoldOpts{Quantity: in.units, TTL: time.Minute})
+				return k.Hold(s.TB.Context(), s.by, key, in.window, reservations.HoldOpts{Quantity: in.units, TTL: time.Minute})
 			},
-			commit: func(_ did, h *reservations.Handle) error { return failure(k.Commit(s.t.Context(), s.by, h)) },
+			commit: func(_ did, h *reservations.Handle) error { return failure(k.Commit(s.TB.Context(), s.by, h)) },
 		}
 	}},
 	"PeakHeldOnly": {true, func(s *shop, key string, capacity int64) *ledger {
@@ -211,15 +211,15 @@ var ledgers = map[string]struct {
 		return &ledger{
 			windows: true,
 			hold: func(in did) (*reservations.Handle, error) {
-				return k.Hold(s.t.Context(), s.by, key, in.window, reservations.HoldOpts{Quantity: in.units, TTL: time.Minute})
+				return k.Hold(s.TB.Context(), s.by, key, in.window, reservations.HoldOpts{Quantity: in.units, TTL: time.Minute})
 			},
 			commit: func(in did, h *reservations.Handle) error {
 				return s.in(func(tx pgx.Tx) error {
 					const bookSQL = `INSERT INTO bookings VALUES ($1, $2, $3, $4)`
-					if _, err := tx.Exec(s.t.Context(), bookSQL, key, in.window.From, in.window.To, in.units); err != nil {
+					if _, err := tx.Exec(s.TB.Context(), bookSQL, key, in.window.From, in.window.To, in.units); err != nil {
 						return err
 					}
-					return failure(k.CommitTx(s.t.Context(), tx, s.by, h))
+					return failure(k.CommitTx(s.TB.Context(), tx, s.by, h))
 				})
 			},
 		}
@@ -238,7 +238,7 @@ func TestLinearizable(t *testing.T) {
 			t.Parallel()
 			s := newShop(t, func(*shop, int64) {})
 			s.hasty()
-			s.exec(`CREATE TABLE bookings (key text, starts int, ends int, units bigint)`)
+			s.Exec(`CREATE TABLE bookings (key text, starts int, ends int, units bigint)`)
 			for round := range rounds {
 				l := c.make(s, fmt.Sprint("key ", round), capacity)
 				l.house, l.start = s.house, time.Now()

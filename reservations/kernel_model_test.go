@@ -83,9 +83,9 @@ func (m *model) hold(*rapid.T) {
 	var err error
 	if ask.room {
 		ask.window.To += rapid.IntRange(0, 1).Draw(m.t, "longer")
-		ask.handle, err = m.rooms.Hold(m.h.t.Context(), m.by, ask.key, ask.window, reservations.HoldOpts{Quantity: ask.quantity, TTL: ask.lifetime})
+		ask.handle, err = m.rooms.Hold(m.h.TB.Context(), m.by, ask.key, ask.window, reservations.HoldOpts{Quantity: ask.quantity, TTL: ask.lifetime})
 	} else {
-		ask.handle, err = m.desks.Hold(m.h.t.Context(), m.by, ask.key, from, reservations.HoldOpts{Quantity: ask.quantity, TTL: ask.lifetime})
+		ask.handle, err = m.desks.Hold(m.h.TB.Context(), m.by, ask.key, from, reservations.HoldOpts{Quantity: ask.quantity, TTL: ask.lifetime})
 	}
 	capacity := m.capacity(ask.room)
 	if available := capacity - m.taken(ask); ask.quantity > available {
@@ -157,7 +157,7 @@ func (m *model) commit(*rapid.T) {
 		if !r.room {
 			verb = m.desks.Commit
 		}
-		if m.want(r, "commit", failure(verb(m.h.t.Context(), m.by, m.fresh(r)))) {
+		if m.want(r, "commit", failure(verb(m.h.TB.Context(), m.by, m.fresh(r)))) {
 			r.status, r.actions = reservations.Committed, append(r.actions, "reservation.committed")
 		}
 	}
@@ -170,7 +170,7 @@ func (m *model) release(*rapid.T) {
 			verb = m.desks.Release
 		}
 		wasDue := r.due && r.status == reservations.Held
-		switch done := m.want(r, "release", failure(verb(m.h.t.Context(), m.by, m.fresh(r), reservations.Abandoned))); {
+		switch done := m.want(r, "release", failure(verb(m.h.TB.Context(), m.by, m.fresh(r), reservations.Abandoned))); {
 		case done:
 			r.status, r.actions = reservations.Released, append(r.actions, "reservation.released")
 		case wasDue:
@@ -190,7 +190,7 @@ func (m *model) extend(*rapid.T) {
 	}
 	minutes := rapid.IntRange(1, 40).Draw(m.t, "minutes")
 	longer := time.Duration(minutes) * time.Minute
-	_, err := verb(m.h.t.Context(), m.by, m.fresh(r), longer)
+	_, err := verb(m.h.TB.Context(), m.by, m.fresh(r), longer)
 	if r.status == reservations.Held && !r.due && r.lifetime+longer > modelMinutes*time.Minute {
 		if !errors.Is(err, reservations.ErrLifetimeExceeded) {
 			m.t.Fatalf("extend %+v by %s: %v, want the cap", r, longer, err)
@@ -226,7 +226,7 @@ func (m *model) sweep(*rapid.T) {
 			r.status, r.actions = reservations.Expired, append(r.actions, "reservation.expired")
 		}
 	}
-	report, err := sweep(m.h.t.Context(), 100)
+	report, err := sweep(m.h.TB.Context(), 100)
 	if err != nil || report.ExpiredCount != want {
 		m.t.Fatalf("sweep: %+v, %v, want %d", report, err, want)
 	}
@@ -247,7 +247,7 @@ func (m *model) check(*rapid.T) {
 		Status  reservations.Status
 		Actions string
 	}
-	rows, err := m.h.db.Query(m.h.t.Context(), modelSQL, m.tenant)
+	rows, err := m.h.DB.Query(m.h.TB.Context(), modelSQL, m.tenant)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -279,13 +279,13 @@ func TestKernelModel(t *testing.T) {
 	rapid.Check(t, pgtest.Fewer(func(rt *rapid.T) {
 		tenant := uuid.New()
 		m := &model{rt, h, tenant, reservations.By(tenant, audit.User("ann")), roomKernel, deskKernel, make(map[uuid.UUID]*modelHold)}
-		defer h.exec(`UPDATE reservations SET expires_at = 'infinity' WHERE tenant_id = $1 AND status = 'held'`, tenant) // for the sweeps of the next check
+		defer h.Exec(`UPDATE reservations SET expires_at = 'infinity' WHERE tenant_id = $1 AND status = 'held'`, tenant) // for the sweeps of the next check
 		rt.Repeat(map[string]func(*rapid.T){
 			"hold": m.hold, "hold again": m.hold, "commit": m.commit, "release": m.release, "extend": m.extend,
 			"lapse": m.lapse, "sweep": m.sweep, "": m.check,
 		})
 	}))
-	orphans := h.int(`SELECT count(*) FROM reservations r WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.target_id = r.reservation_id AND a.actor_kind = $1)`, "user")
+	orphans := h.Int(`SELECT count(*) FROM reservations r WHERE NOT EXISTS (SELECT FROM audit_log a WHERE a.target_id = r.reservation_id AND a.actor_kind = $1)`, "user")
 	if orphans > 0 {
 		t.Errorf("%d holds without a record", orphans)
 	}

@@ -20,28 +20,28 @@ func TestPurgeKeepsWhatCounts(t *testing.T) {
 	k := kernelOf(h, seats{"venue.seat", 5}, reservations.Config{SweepBatch: 2})
 	age := func(age time.Duration, handles ...*reservations.Handle) {
 		for _, handle := range handles {
-			h.exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2::interval WHERE reservation_id = $1`, handle.ID(), age)
+			h.Exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2::interval WHERE reservation_id = $1`, handle.ID(), age)
 		}
 	}
 	var sold, gone []*reservations.Handle
 	for range 5 { // the oldest first: holds that are kept precede those that are deleted
 		handle := h.seat("hamlet", 1)
-		h.must(failure(k.Commit(ctx, h.by, handle)))
+		h.Must(failure(k.Commit(ctx, h.by, handle)))
 		sold = append(sold, handle)
 	}
 	for range 3 {
 		handle := h.seat("othello", 1)
-		h.must(failure(k.Release(ctx, h.by, handle, reservations.Abandoned)))
+		h.Must(failure(k.Release(ctx, h.by, handle, reservations.Abandoned)))
 		gone = append(gone, handle)
 	}
 	lapsed, young, held := h.seat("othello", 1), h.seat("othello", 1), h.seat("othello", 1)
 	h.lapse(lapsed)
 	_, err := k.SweepOnce(ctx, 0)
-	h.must(err)
-	h.must(failure(k.Release(ctx, h.by, young, reservations.Abandoned)))
+	h.Must(err)
+	h.Must(failure(k.Release(ctx, h.by, young, reservations.Abandoned)))
 	desk, err := h.desks.Hold(ctx, h.by, "3rd", 1, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
-	h.must(err)
-	h.must(failure(h.desks.Release(ctx, h.by, desk, reservations.Abandoned)))
+	h.Must(err)
+	h.Must(failure(h.desks.Release(ctx, h.by, desk, reservations.Abandoned)))
 	gone = append(gone, lapsed)
 	age(72*time.Hour, sold...)
 	age(48*time.Hour, append(gone, desk)...)
@@ -58,7 +58,7 @@ func TestPurgeKeepsWhatCounts(t *testing.T) {
 	purge(100, false, 1)
 	purge(100, false, 0)
 	for _, handle := range gone {
-		if _, err := reservations.Get(ctx, h.db, h.tenant, handle.ID()); !errors.Is(err, reservations.ErrNotFound) {
+		if _, err := reservations.Get(ctx, h.DB, h.tenant, handle.ID()); !errors.Is(err, reservations.ErrNotFound) {
 			t.Errorf("%v, want it deleted", err)
 		}
 	}
@@ -97,8 +97,8 @@ func TestPurgeEndedWithin(t *testing.T) {
 	h := newHouse(t)
 	for _, days := range []int{1, 4, 5, 9, 10} {
 		handle := h.seat("hamlet", 1)
-		h.must(failure(h.seats.Release(t.Context(), h.by, handle, reservations.Abandoned)))
-		h.exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2 * interval '1 day' WHERE reservation_id = $1`, handle.ID(), days)
+		h.Must(failure(h.seats.Release(t.Context(), h.by, handle, reservations.Abandoned)))
+		h.Exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2 * interval '1 day' WHERE reservation_id = $1`, handle.ID(), days)
 	}
 	const day = 24 * time.Hour
 	for _, c := range []struct {
@@ -110,7 +110,7 @@ func TestPurgeEndedWithin(t *testing.T) {
 			t.Errorf("within %s: %d deleted, %v, want %d", c.within, n, err, c.want)
 		}
 	}
-	if n := h.int(`SELECT count(*) FROM reservations`); n != 1 {
+	if n := h.Int(`SELECT count(*) FROM reservations`); n != 1 {
 		t.Errorf("%d left, want the youngest", n)
 	}
 }

@@ -23,27 +23,27 @@ type verb func(h *house, tx pgx.Tx, show string, handle *reservations.Handle) er
 // outcome depends on the row.
 var verbs = map[string]verb{
 	"hold": func(h *house, tx pgx.Tx, show string, _ *reservations.Handle) error {
-		_, err := h.seats.HoldTx(h.t.Context(), tx, h.by, show, all, reservations.HoldOpts{Quantity: 4, TTL: time.Hour})
+		_, err := h.seats.HoldTx(h.TB.Context(), tx, h.by, show, all, reservations.HoldOpts{Quantity: 4, TTL: time.Hour})
 		return err
 	},
 	"commit": func(h *house, tx pgx.Tx, _ string, handle *reservations.Handle) error {
-		return failure(h.seats.CommitTx(h.t.Context(), tx, h.by, handle))
+		return failure(h.seats.CommitTx(h.TB.Context(), tx, h.by, handle))
 	},
 	"release": func(h *house, tx pgx.Tx, _ string, handle *reservations.Handle) error {
-		return refusal(h.seats.ReleaseTx(h.t.Context(), tx, h.by, handle, reservations.Abandoned))
+		return refusal(h.seats.ReleaseTx(h.TB.Context(), tx, h.by, handle, reservations.Abandoned))
 	},
 	"extend": func(h *house, tx pgx.Tx, _ string, handle *reservations.Handle) error {
-		_, err := h.seats.ExtendTx(h.t.Context(), tx, h.by, handle, time.Minute)
+		_, err := h.seats.ExtendTx(h.TB.Context(), tx, h.by, handle, time.Minute)
 		return err
 	},
 	// This expiry waits for the row, like the expiry by a hold that lacks
 	// units. A sweep would skip the row.
 	"expire": func(h *house, tx pgx.Tx, _ string, handle *reservations.Handle) error {
-		locked, now, err := reservationrows.LockTx(h.t.Context(), tx, []reservationrows.Ref{{TenantID: h.tenant, ReservationID: handle.ID()}})
+		locked, now, err := reservationrows.LockTx(h.TB.Context(), tx, []reservationrows.Ref{{TenantID: h.tenant, ReservationID: handle.ID()}})
 		if err != nil || len(locked) != 1 || !locked[0].Due(now) {
 			return errors.Join(err, errNotDue)
 		}
-		return reservationrows.EndTx(h.t.Context(), tx, reservationrows.Ending{To: reservations.Expired, Reason: reservationrows.TTL, At: now}, locked)
+		return reservationrows.EndTx(h.TB.Context(), tx, reservationrows.Ending{To: reservations.Expired, Reason: reservationrows.TTL, At: now}, locked)
 	},
 }
 
@@ -66,8 +66,8 @@ func errorText(err error) string {
 	return "done"
 }
 
-// aftermath is the results of two verbs and the rows after them.
-type aftermath struct {
+// outcome is the results of two verbs and the rows after them.
+type outcome struct {
 	First, Second string
 	Status        reservations.Status
 	Reason        reservations.ReleaseReason
@@ -76,13 +76,13 @@ type aftermath struct {
 	Taken         int64 // units of the show that are held or committed
 }
 
-func (h *house) aftermath(show string, id uuid.UUID, first, second error) aftermath {
-	h.t.Helper()
+func (h *house) outcomeOf(show string, id uuid.UUID, first, second error) outcome {
+	h.TB.Helper()
 	r := h.get(id)
-	return aftermath{
+	return outcome{
 		errorText(first), errorText(second), r.Status, r.ReleaseReason, r.ExpiresAt.Sub(r.HeldAt) > time.Hour,
-		h.int(`SELECT count(*) FROM audit_log WHERE target_id = $1 AND action NOT IN ('reservation.held', 'reservation.extended')`, id),
-		h.int(`SELECT coalesce(sum(quantity), 0) FROM reservations WHERE resource_key = to_json($1::text)::text AND status IN ('held', 'committed')`, show),
+		h.Int(`SELECT count(*) FROM audit_log WHERE target_id = $1 AND action NOT IN ('reservation.held', 'reservation.extended')`, id),
+		h.Int(`SELECT coalesce(sum(quantity), 0) FROM reservations WHERE resource_key = to_json($1::text)::text AND status IN ('held', 'committed')`, show),
 	}
 }
 
@@ -137,8 +137,8 @@ func (h *house) pair(t *testing.T, p pair) {
 
 var errTurnedBack = errors.New("rolled back")
 
-func (h *house) twoVerbs(p pair, atOnce bool) aftermath {
-	h.t.Helper()
+func (h *house) twoVerbs(p pair, atOnce bool) outcome {
+	h.TB.Helper()
 	show := fmt.Sprintf("%+v, concurrent %t", p, atOnce)
 	handle := h.seat(show, 2)
 	other := h.again(handle)
@@ -155,11 +155,11 @@ func (h *house) twoVerbs(p pair, atOnce bool) aftermath {
 	if !atOnce {
 		end(ending)
 		secondErr := h.in(second)
-		return h.aftermath(show, handle.ID(), firstErr, secondErr)
+		return h.outcomeOf(show, handle.ID(), firstErr, secondErr)
 	}
 	_, over := h.behind(second)
 	end(ending)
-	return h.aftermath(show, handle.ID(), firstErr, <-over)
+	return h.outcomeOf(show, handle.ID(), firstErr, <-over)
 }
 
 // The exact result of the second of two verbs. The first one has locked the row

@@ -47,29 +47,29 @@ type shop struct {
 func newShop(t *testing.T, after func(s *shop, calls int64)) *shop {
 	t.Helper()
 	s := &shop{house: newHouse(t)}
-	s.exec(`CREATE TABLE goods (name text PRIMARY KEY, stock bigint NOT NULL)`)
+	s.Exec(`CREATE TABLE goods (name text PRIMARY KEY, stock bigint NOT NULL)`)
 	resource := goods{HeldOnly: "shop.goods", after: func(calls int64) { after(s, calls) }, calls: &atomic.Int64{}}
 	s.goods = kernelOf(s.house, resource, reservations.Config{})
 	return s
 }
 
 func (s *shop) put(name string, stock int64) {
-	s.t.Helper()
-	s.exec(`INSERT INTO goods VALUES ($1, $2)`, name, stock)
+	s.TB.Helper()
+	s.Exec(`INSERT INTO goods VALUES ($1, $2)`, name, stock)
 }
 
 func (s *shop) hold(name string, quantity int64, ttl time.Duration) (*reservations.Handle, error) {
-	return s.goods.Hold(s.t.Context(), s.by, name, all, reservations.HoldOpts{Quantity: quantity, TTL: ttl})
+	return s.goods.Hold(s.TB.Context(), s.by, name, all, reservations.HoldOpts{Quantity: quantity, TTL: ttl})
 }
 
 // sellTx commits a hold and takes its units out of the stock.
 func (s *shop) sellTx(tx pgx.Tx, name string, handle *reservations.Handle) error {
-	sold, err := s.goods.CommitTx(s.t.Context(), tx, s.by, handle)
+	sold, err := s.goods.CommitTx(s.TB.Context(), tx, s.by, handle)
 	if err != nil {
 		return err
 	}
 	const takeSQL = `UPDATE goods SET stock = stock - $2 WHERE name = $1`
-	_, err = tx.Exec(s.t.Context(), takeSQL, name, sold.Quantity)
+	_, err = tx.Exec(s.TB.Context(), takeSQL, name, sold.Quantity)
 	return err
 }
 
@@ -79,8 +79,8 @@ func (s *shop) sell(name string, handle *reservations.Handle) error {
 
 // room is the stock minus the held units.
 func (s *shop) room(name string) int64 {
-	s.t.Helper()
-	return s.int(`SELECT stock - (SELECT coalesce(sum(quantity), 0) FROM reservations
+	s.TB.Helper()
+	return s.Int(`SELECT stock - (SELECT coalesce(sum(quantity), 0) FROM reservations
 	                             WHERE resource_kind = 'shop.goods' AND resource_key = to_json($1::text)::text AND status = 'held')
 	              FROM goods WHERE name = $1`, name)
 }
@@ -114,7 +114,7 @@ func TestStockEndsAtZero(t *testing.T) {
 			})
 		}
 		buyers.Wait()
-		if stock := s.int(`SELECT stock FROM goods WHERE name = $1`, name); stock != 0 || sold.Load() != 20 || rejected.Load() != 44 {
+		if stock := s.Int(`SELECT stock FROM goods WHERE name = $1`, name); stock != 0 || sold.Load() != 20 || rejected.Load() != 44 {
 			t.Fatalf("round %d: stock %d, %d sold, %d rejected, want 0, 20 and 44", round, stock, sold.Load(), rejected.Load())
 		}
 	}
@@ -127,13 +127,13 @@ func TestSoldByName(t *testing.T) {
 	s := newShop(t, func(*shop, int64) {})
 	s.put("book", 5)
 	first, err := s.hold("book", 3, time.Hour)
-	s.must(err)
+	s.Must(err)
 	named := s.goods.Handle(s.tenant, first.ID())
 	if r, ok := named.Reservation(); ok || r.ReservationID != uuid.Nil {
 		t.Errorf("a handle that read nothing has %+v", r)
 	}
-	s.must(s.sell("book", named))
-	if stock := s.int(`SELECT stock FROM goods`); stock != 2 {
+	s.Must(s.sell("book", named))
+	if stock := s.Int(`SELECT stock FROM goods`); stock != 2 {
 		t.Errorf("stock %d, want 2", stock)
 	}
 	_, err = s.hold("book", 3, time.Hour)
@@ -170,14 +170,14 @@ func TestStockMovesBetweenReadings(t *testing.T) {
 						before = calls // the calls made by the first hold
 					case calls != before+reading+1:
 					case c.sold:
-						s.must(s.sell("book", first))
+						s.Must(s.sell("book", first))
 					default:
-						s.must(failure(s.goods.Release(s.t.Context(), s.by, first, reservations.Abandoned)))
+						s.Must(failure(s.goods.Release(s.TB.Context(), s.by, first, reservations.Abandoned)))
 					}
 				})
 				s.put("book", c.stock)
 				handle, err := s.hold("book", 1, time.Hour)
-				s.must(err)
+				s.Must(err)
 				first = handle
 				_, err = s.hold("book", c.quantity, time.Hour)
 				if got := errorText(err); got != c.want {
@@ -199,9 +199,9 @@ func TestReclaimWaitsForSale(t *testing.T) {
 	s := newShop(t, func(*shop, int64) {})
 	s.put("book", 1)
 	first, err := s.hold("book", 1, 3*time.Second)
-	s.must(err)
+	s.Must(err)
 	sale, end := s.session()
-	s.must(s.sellTx(sale, "book", first))
+	s.Must(s.sellTx(sale, "book", first))
 	s.until(`SELECT expires_at <= clock_timestamp() FROM reservations`)
 	waited, over := s.behind(func(tx pgx.Tx) error {
 		_, err := s.goods.HoldTx(t.Context(), tx, s.by, "book", all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})

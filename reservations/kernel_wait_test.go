@@ -24,7 +24,7 @@ func TestOtherKeysDoNotWait(t *testing.T) {
 	h := newHouse(t)
 	stalled, end := h.session()
 	_, err := h.seats.HoldTx(t.Context(), stalled, h.by, "0", all, reservations.HoldOpts{Quantity: 5, TTL: time.Hour})
-	h.must(err)
+	h.Must(err)
 	var callers sync.WaitGroup
 	for i := 1; i < 64; i++ {
 		callers.Go(func() {
@@ -57,7 +57,7 @@ func TestOverlappingWindowsTakeTurns(t *testing.T) {
 	h := newHouse(t)
 	first, end := h.session()
 	_, err := h.rooms.HoldTx(t.Context(), first, h.by, "twin", span{10, 12}, reservations.HoldOpts{Quantity: 2, TTL: time.Hour})
-	h.must(err)
+	h.Must(err)
 	waited, over := h.behind(func(tx pgx.Tx) error {
 		_, err := h.rooms.HoldTx(t.Context(), tx, h.by, "twin", span{11, 13}, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 		return err
@@ -68,7 +68,7 @@ func TestOverlappingWindowsTakeTurns(t *testing.T) {
 	end(nil)
 	h.wantInsufficient(<-over, 1, 0, 2)
 	_, err = h.rooms.Hold(t.Context(), h.by, "twin", span{12, 13}, reservations.HoldOpts{Quantity: 2, TTL: time.Hour})
-	h.must(err)
+	h.Must(err)
 
 	var held atomic.Int64
 	var callers sync.WaitGroup
@@ -88,7 +88,7 @@ func TestOverlappingWindowsTakeTurns(t *testing.T) {
 		const atHourSQL = `
 			SELECT coalesce(sum(quantity), 0) FROM reservations
 			WHERE resource_key = '"double"' AND (resource_window::json->>'From')::int <= $1 AND (resource_window::json->>'To')::int > $1`
-		if n := h.int(atHourSQL, hour); n > 2 {
+		if n := h.Int(atHourSQL, hour); n > 2 {
 			t.Errorf("%d rooms held at %d:00, want at most 2", n, hour)
 		}
 	}
@@ -103,13 +103,13 @@ func TestDisjointWindowsDoNotWait(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	monday, err := h.desks.Hold(t.Context(), h.by, "3rd", 1, reservations.HoldOpts{Quantity: 3, TTL: time.Hour})
-	h.must(err)
+	h.Must(err)
 	tuesday, err := h.desks.Hold(t.Context(), h.by, "3rd", 2, reservations.HoldOpts{Quantity: 3, TTL: time.Hour})
-	h.must(err)
+	h.Must(err)
 	h.lapse(monday, tuesday)
 	first, end := h.session()
 	_, err = h.desks.HoldTx(t.Context(), first, h.by, "3rd", 1, reservations.HoldOpts{Quantity: 3, TTL: time.Hour})
-	h.must(err)
+	h.Must(err)
 	for _, key := range []string{"3rd", "4th"} {
 		waited, over := h.behind(func(tx pgx.Tx) error {
 			_, err := h.desks.HoldTx(t.Context(), tx, h.by, key, 2, reservations.HoldOpts{Quantity: 3, TTL: time.Hour})
@@ -148,7 +148,7 @@ func TestHoldAllInCrossingOrders(t *testing.T) {
 				h.desks.Part("a", 2, reservations.HoldOpts{Quantity: 1, TTL: time.Hour}),
 			}
 			rand.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
-			handles, err := reservations.HoldAll(t.Context(), h.db, h.by, parts...)
+			handles, err := reservations.HoldAll(t.Context(), h.DB, h.by, parts...)
 			if _, ok := errors.AsType[*reservations.InsufficientError](err); err == nil && len(handles) == 5 {
 				held.Add(1)
 			} else if !ok {
@@ -157,8 +157,8 @@ func TestHoldAllInCrossingOrders(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if held.Load() != 2 || h.int(`SELECT count(*) FROM reservations`) != 10 {
-		t.Errorf("%d held, in %d rows; want 2 in 10 rows", held.Load(), h.int(`SELECT count(*) FROM reservations`))
+	if held.Load() != 2 || h.Int(`SELECT count(*) FROM reservations`) != 10 {
+		t.Errorf("%d held, in %d rows; want 2 in 10 rows", held.Load(), h.Int(`SELECT count(*) FROM reservations`))
 	}
 }
 
@@ -172,7 +172,7 @@ func TestReclaimAgainstSweep(t *testing.T) {
 	h.lapse(a, b)
 	gate, open := h.session()
 	_, err := gate.Exec(t.Context(), `SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, b.ID())
-	h.must(err)
+	h.Must(err)
 	waited, over := h.behind(func(tx pgx.Tx) error { // has locked a, waits for b
 		_, err := reservations.HoldAllTx(t.Context(), tx, h.by,
 			h.seats.Part("a", all, reservations.HoldOpts{Quantity: 5, TTL: time.Hour}), h.seats.Part("b", all, reservations.HoldOpts{Quantity: 5, TTL: time.Hour}))
@@ -183,7 +183,7 @@ func TestReclaimAgainstSweep(t *testing.T) {
 		t.Errorf("%+v, %v, waited %t: want a sweep that skips the row", report, err, waited)
 	}
 	open(nil)
-	h.must(<-over)
+	h.Must(<-over)
 	h.wantStatus(a.ID(), reservations.Expired)
 	h.wantStatus(b.ID(), reservations.Expired)
 }
@@ -209,11 +209,11 @@ func TestDueNeverBlocks(t *testing.T) {
 	for name, then := range map[string]func(h *house, handle *reservations.Handle) error{
 		"not swept": func(*house, *reservations.Handle) error { return nil },
 		"swept between": func(h *house, _ *reservations.Handle) error {
-			_, err := h.seats.SweepOnce(h.t.Context(), 0)
+			_, err := h.seats.SweepOnce(h.TB.Context(), 0)
 			return err
 		},
 		"released between": func(h *house, handle *reservations.Handle) error {
-			if err := failure(h.seats.Release(h.t.Context(), h.by, handle, reservations.Abandoned)); !conflictWith(reservations.Expired)(err) {
+			if err := failure(h.seats.Release(h.TB.Context(), h.by, handle, reservations.Abandoned)); !conflictWith(reservations.Expired)(err) {
 				return err
 			}
 			return nil
@@ -225,10 +225,10 @@ func TestDueNeverBlocks(t *testing.T) {
 			due := h.seat("hamlet", 5)
 			h.lapse(due)
 			var once sync.Once
-			resource := interrupted{seats{"venue.seat", 5}, func() { once.Do(func() { h.must(then(h, due)) }) }}
+			resource := interrupted{seats{"venue.seat", 5}, func() { once.Do(func() { h.Must(then(h, due)) }) }}
 			k := kernelOf(h, resource, reservations.Config{})
 			handle, err := k.Hold(t.Context(), h.by, "hamlet", all, reservations.HoldOpts{Quantity: 5, TTL: time.Hour})
-			h.must(err)
+			h.Must(err)
 			h.wantStatus(handle.ID(), reservations.Held)
 			if due := h.get(due.ID()); due.Status == reservations.Held {
 				t.Error("both are held")
@@ -241,13 +241,13 @@ func TestDueNeverBlocks(t *testing.T) {
 func TestHoldExpiresABacklog(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+	h.Exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 		SELECT $1, gen_random_uuid(), 'venue.seat', '"hamlet"', 'h', 1, now(), now(), now() - n * interval '1 second'
 		FROM generate_series(1, 1203) AS n`, h.tenant)
 	h.seat("hamlet", 5)
 	_, err := h.seats.Hold(t.Context(), h.by, "hamlet", all, reservations.HoldOpts{Quantity: 1, TTL: time.Hour})
 	h.wantInsufficient(err, 1, 0, 5)
-	if n := h.int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.expired'`); n != 1203 {
+	if n := h.Int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.expired'`); n != 1203 {
 		t.Errorf("%d expiries recorded, want 1203", n)
 	}
 }

@@ -26,13 +26,13 @@ func TestNeighboursLeaveRoom(t *testing.T) {
 		}
 		return err
 	}
-	h.must(book(9, 10))
-	h.must(book(10, 11))
-	h.must(book(9, 11))
+	h.Must(book(9, 10))
+	h.Must(book(10, 11))
+	h.Must(book(9, 11))
 	h.wantInsufficient(book(9, 11), 1, 0, 2)
 	h.wantInsufficient(book(8, 10), 1, 0, 2)
-	h.must(book(8, 9))
-	h.must(book(11, 12))
+	h.Must(book(8, 9))
+	h.Must(book(11, 12))
 	for _, window := range []span{{10, 10}, {11, 10}} {
 		if err := book(window.From, window.To); !errors.Is(err, reservations.ErrInvalid) {
 			t.Errorf("%v: %v, want %v", window, err, reservations.ErrInvalid)
@@ -65,16 +65,16 @@ func (single[W]) Capacity(context.Context, pgx.Tx, uuid.UUID, string, W) (int64,
 func TestIntervalMethods(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	shifts, err := reservations.NewKernel(h.db, single[shift]{"house.shift"}, reservations.Config{})
-	h.must(err)
+	shifts, err := reservations.NewKernel(h.DB, single[shift]{"house.shift"}, reservations.Config{})
+	h.Must(err)
 	opts := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
 	_, err = shifts.Hold(t.Context(), h.by, "desk", shift{9, 11}, opts)
-	h.must(err)
+	h.Must(err)
 	_, err = shifts.Hold(t.Context(), h.by, "desk", shift{10, 12}, opts)
 	h.wantInsufficient(err, 1, 0, 1)
 	_, err = shifts.Hold(t.Context(), h.by, "desk", shift{11, 12}, opts)
-	h.must(err)
-	if _, err := reservations.NewKernel(h.db, single[stay]{"house.stay"}, reservations.Config{}); !errors.Is(err, reservations.ErrInvalid) {
+	h.Must(err)
+	if _, err := reservations.NewKernel(h.DB, single[stay]{"house.stay"}, reservations.Config{}); !errors.Is(err, reservations.ErrInvalid) {
 		t.Errorf("%v, want %v", err, reservations.ErrInvalid)
 	}
 }
@@ -105,7 +105,7 @@ func TestPeakLikeCounting(t *testing.T) {
 			return booking{windows.Draw(t, "window"), rapid.Int64Range(1, 9).Draw(t, "quantity"), rapid.Bool().Draw(t, "committed")}
 		}), 0, 8).Draw(rt, "bookings")
 		asked := windows.Draw(rt, "asked")
-		tx, err := h.db.Begin(t.Context())
+		tx, err := h.DB.Begin(t.Context())
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -24,19 +24,19 @@ func TestParseEvent(t *testing.T) {
 	ctx := t.Context()
 	hold := func() *reservations.Handle {
 		handle, err := h.rooms.Hold(ctx, h.by, "twin", span{9, 11}, reservations.HoldOpts{Quantity: 1, TTL: time.Hour, HolderID: "cart 7"})
-		h.must(err)
+		h.Must(err)
 		return handle
 	}
 	released := hold()
 	extended, err := h.rooms.Extend(ctx, h.by, released, time.Minute)
-	h.must(err)
-	h.must(failure(h.rooms.Release(ctx, h.by, extended, "no_show")))
+	h.Must(err)
+	h.Must(failure(h.rooms.Release(ctx, h.by, extended, "no_show")))
 	committed := hold()
-	h.must(failure(h.rooms.Commit(ctx, h.by, committed)))
+	h.Must(failure(h.rooms.Commit(ctx, h.by, committed)))
 	expired := hold()
 	h.lapse(expired)
 	_, err = h.rooms.SweepOnce(ctx, 0)
-	h.must(err)
+	h.Must(err)
 
 	base := func(name string, status reservations.Status, handle *reservations.Handle) reservations.Event {
 		made, _ := handle.Reservation()
@@ -61,12 +61,12 @@ func TestParseEvent(t *testing.T) {
 		}},
 		{expired, []reservations.Event{base(reservationrows.EventHeld, reservations.Held, expired), due}},
 	} {
-		history, err := audit.History(ctx, h.db, h.tenant, c.handle.ID())
-		h.must(err)
+		history, err := audit.History(ctx, h.DB, h.tenant, c.handle.ID())
+		h.Must(err)
 		var got []reservations.Event
 		for _, record := range history {
 			event, ok, err := reservations.ParseEvent(record)
-			h.must(err)
+			h.Must(err)
 			if !ok || event.AuditID != record.AuditID || !event.CreatedAt.Equal(record.CreatedAt) || event.AuditID == 0 {
 				t.Errorf("%+v, of %+v", event, record)
 			}

@@ -78,98 +78,92 @@ func record(t *testing.T, db *pgxpool.Pool, n int) {
 	}
 }
 
-// meter is a database with metered commands enabled.
-type meter struct {
-	t      *testing.T
-	db     *pgxpool.Pool
+// meteredFixture is a database with metered commands enabled.
+type meteredFixture struct {
+	pgtest.Fixture
 	tenant uuid.UUID
 }
 
-func newMeter(t *testing.T) *meter {
+func newMeteredFixture(t *testing.T) *meteredFixture {
 	t.Helper()
-	m := &meter{t, pgtest.New(t), uuid.New()}
-	if err := migrations.Up(t.Context(), m.db, &migrations.Config{Metered: true}); err != nil {
+	m := &meteredFixture{pgtest.NewFixture(t), uuid.New()}
+	if err := migrations.Up(t.Context(), m.DB, &migrations.Config{Metered: true}); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-func (m *meter) exec(sql string, args ...any) {
-	m.t.Helper()
-	pgtest.Exec(m.t, m.db, sql, args...)
-}
-
 // token makes a token that expired the given time ago.
-func (m *meter) token(subject string, ago time.Duration, spent bool) {
-	m.t.Helper()
-	m.exec(`INSERT INTO expiring_tokens (tenant_id, token_hash, purpose, subject, payload, created_at, expires_at, consumed_at)
+func (m *meteredFixture) token(subject string, ago time.Duration, spent bool) {
+	m.TB.Helper()
+	m.Exec(`INSERT INTO expiring_tokens (tenant_id, token_hash, purpose, subject, payload, created_at, expires_at, consumed_at)
 		SELECT $1, sha256($2::text::bytea), 'admission', $2::text, 'null', at - interval '1 hour', at, CASE WHEN $4 THEN at - interval '1 minute' END
 		FROM (SELECT clock_timestamp() - $3::interval AS at) AS expired`, m.tenant, subject, ago, spent)
 }
 
 // entry makes an entry of a budget of the given age.
-func (m *meter) entry(scope string, age time.Duration) {
-	m.t.Helper()
-	m.exec(`INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount) VALUES ($1, $2, clock_timestamp() - $3::interval, 1)`, m.tenant, scope, age)
+func (m *meteredFixture) entry(scope string, age time.Duration) {
+	m.TB.Helper()
+	m.Exec(`INSERT INTO budget_ledger (tenant_id, scope, recorded_at, amount) VALUES ($1, $2, clock_timestamp() - $3::interval, 1)`, m.tenant, scope, age)
 }
 
 // scope makes a scope with a charge of the given age.
-func (m *meter) scope(scope string, ago time.Duration) {
-	m.t.Helper()
-	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums) VALUES ($1, $2, clock_timestamp() - $3::interval, '{}')`, m.tenant, scope, ago)
+func (m *meteredFixture) scope(scope string, ago time.Duration) {
+	m.TB.Helper()
+	m.Exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums) VALUES ($1, $2, clock_timestamp() - $3::interval, '{}')`, m.tenant, scope, ago)
 }
 
 // rate makes a rate that is full after the given time.
-func (m *meter) rate(scope string, after time.Duration) {
-	m.t.Helper()
-	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at)
+func (m *meteredFixture) rate(scope string, after time.Duration) {
+	m.TB.Helper()
+	m.Exec(`INSERT INTO budget_rates (tenant_id, scope, full_at)
 		VALUES ($1, $2, extract(epoch FROM clock_timestamp() + $3::interval) * 1000000000)`, m.tenant, scope, after)
 }
 
 // commandKey makes an idempotency key of the given age.
-func (m *meter) commandKey(key string, age time.Duration) {
-	m.t.Helper()
-	m.exec(`INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
+func (m *meteredFixture) commandKey(key string, age time.Duration) {
+	m.TB.Helper()
+	m.Exec(`INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
 		VALUES ($1, 'pictures', $2, gen_random_uuid(), 'enlarge', '', clock_timestamp() - $3::interval)`, m.tenant, key, age)
 }
 
-func (m *meter) sweeper(config sweeper.Config) *sweeper.Sweeper {
-	m.t.Helper()
-	s, err := sweeper.New(m.db, slog.New(slog.DiscardHandler), config)
+func (m *meteredFixture) sweeper(config sweeper.Config) *sweeper.Sweeper {
+	m.TB.Helper()
+	s, err := sweeper.New(m.DB, slog.New(slog.DiscardHandler), config)
 	if err != nil {
-		m.t.Fatal(err)
+		m.TB.Fatal(err)
 	}
 	return s
 }
 
-func (m *meter) purge(s *sweeper.Sweeper, want sweeper.PurgeReport) {
-	m.t.Helper()
-	report, err := s.PurgeOnce(m.t.Context(), nil)
+func (m *meteredFixture) purge(s *sweeper.Sweeper, want sweeper.PurgeReport) {
+	m.TB.Helper()
+	report, err := s.PurgeOnce(m.TB.Context(), nil)
 	if diff := cmp.Diff(want, report); err != nil || diff != "" {
-		m.t.Errorf("purge: %v (-want +got):\n%s", err, diff)
+		m.TB.Errorf("purge: %v (-want +got):\n%s", err, diff)
 	}
 }
 
 // left fails the test unless exactly these rows are left, by the column that
 // identifies them.
-func (m *meter) left(want map[string][]string) {
-	m.t.Helper()
+func (m *meteredFixture) left(want map[string][]string) {
+	m.TB.Helper()
 	got := map[string][]string{}
 	for table, name := range map[string]string{
 		"expiring_tokens": "subject", "budget_ledger": "scope", "budget_scopes": "scope", "budget_rates": "scope",
 		"command_keys": "idempotency_key",
 	} {
-		rows, err := m.db.Query(m.t.Context(), fmt.Sprintf(`SELECT %s FROM %s ORDER BY 1`, name, table))
+		rows, err := m.DB.Query(m.TB.Context(), fmt.Sprintf(`SELECT %s FROM %s ORDER BY 1`, name, table))
 		if err != nil {
-			m.t.Fatal(err)
+			m.TB.Fatal(err)
 		}
 		got[table], err = pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
-			m.t.Fatal(err)
+			m.TB.Fatal(err)
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		m.t.Errorf("left (-want +got):\n%s", diff)
+		m.TB.Errorf("left (-want +got):\n%s", diff)
 	}
 }
 
@@ -177,7 +171,7 @@ func (m *meter) left(want map[string][]string) {
 // deleted. With the retention 0 none are.
 func TestPurgeMetered(t *testing.T) {
 	t.Parallel()
-	m := newMeter(t)
+	m := newMeteredFixture(t)
 	m.token("old", 49*time.Hour, false)
 	m.token("old and spent", 49*time.Hour, true)
 	m.token("spent", 47*time.Hour, true)
@@ -214,8 +208,8 @@ func TestPurgeMetered(t *testing.T) {
 	m.purge(s, sweeper.PurgeReport{})
 
 	// A window of a day keeps all its entries, however short the retention.
-	m.exec(`UPDATE budget_scopes SET last_at = clock_timestamp() - interval '24 hours'`)
-	m.exec(`UPDATE budget_ledger SET recorded_at = clock_timestamp() - interval '24 hours'`)
+	m.Exec(`UPDATE budget_scopes SET last_at = clock_timestamp() - interval '24 hours'`)
+	m.Exec(`UPDATE budget_ledger SET recorded_at = clock_timestamp() - interval '24 hours'`)
 	m.purge(m.sweeper(sweeper.Config{MeteredRetention: time.Minute}), sweeper.PurgeReport{Tokens: 1, CommandKeys: 1})
 	m.left(map[string][]string{
 		"expiring_tokens": {"expired", "good"},
@@ -230,11 +224,11 @@ func TestPurgeMetered(t *testing.T) {
 // read it again from its beginning.
 func TestPurgeWalksOn(t *testing.T) {
 	t.Parallel()
-	m := newMeter(t)
-	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
+	m := newMeteredFixture(t)
+	m.Exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
 		SELECT $1, to_char(n, '0000'), clock_timestamp() - CASE WHEN n > 4000 THEN interval '49 hours' ELSE '1 hour' END, '{}'
 		FROM generate_series(1, 5000) AS n`, m.tenant)
-	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at)
+	m.Exec(`INSERT INTO budget_rates (tenant_id, scope, full_at)
 		SELECT $1, to_char(n, '0000'), extract(epoch FROM clock_timestamp() + CASE WHEN n > 2000 THEN interval '-1 second' ELSE '1 hour' END) * 1000000000
 		FROM generate_series(1, 2500) AS n`, m.tenant)
 	s := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour, PurgeMax: 1000}) // a whole batch of 2,000
@@ -251,9 +245,9 @@ func TestPurgeWalksOn(t *testing.T) {
 // reads, and then read the stream from its beginning again.
 func TestPurgeReachesRequestsBehindKeptOnes(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	insert := func(status string, n int) {
-		s.exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, updated_at)
+		s.Exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, updated_at)
 			SELECT $1, gen_random_uuid(), 'hot', 'cart', 'v1', 1, $2, clock_timestamp() - interval '10 days' FROM generate_series(1, $3::integer)`,
 			s.tenant, status, n)
 	}
@@ -270,19 +264,19 @@ func TestPurgeReachesRequestsBehindKeptOnes(t *testing.T) {
 	purge(0, true)
 	purge(0, true)
 	purge(10, false)
-	s.exec(`UPDATE reservation_requests SET status = 'done' WHERE sequence = (SELECT min(sequence) FROM reservation_requests)`)
+	s.Exec(`UPDATE reservation_requests SET status = 'done' WHERE sequence = (SELECT min(sequence) FROM reservation_requests)`)
 	purge(1, true)
 }
 
 // Concurrent purges share the work: each row is deleted by one of them.
 func TestMeteredPurgesAtOnce(t *testing.T) {
 	t.Parallel()
-	m := newMeter(t)
+	m := newMeteredFixture(t)
 	const rows = 7000
-	m.exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
+	m.Exec(`INSERT INTO budget_scopes (tenant_id, scope, last_at, sums)
 		SELECT $1, n, clock_timestamp() - interval '49 hours', '{}' FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
-	m.exec(`INSERT INTO budget_rates (tenant_id, scope, full_at) SELECT $1, n, 0 FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
-	m.exec(`INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
+	m.Exec(`INSERT INTO budget_rates (tenant_id, scope, full_at) SELECT $1, n, 0 FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
+	m.Exec(`INSERT INTO command_keys (tenant_id, queue, idempotency_key, command_id, kind, fingerprint, created_at)
 		SELECT $1, 'pictures', n, gen_random_uuid(), 'enlarge', '', clock_timestamp() - interval '49 hours' FROM generate_series(1, $2::integer) AS n`, m.tenant, rows)
 	shared := m.sweeper(sweeper.Config{MeteredRetention: 48 * time.Hour})
 	var scopes, rates, keys atomic.Int64

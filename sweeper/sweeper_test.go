@@ -21,70 +21,59 @@ import (
 	"github.com/holdfast/holdfast/sweeper"
 )
 
-// shelf is a database with holds of a few variants.
-type shelf struct {
-	t      *testing.T
-	db     *pgxpool.Pool
+// fixture is a database with holds of a few variants.
+type fixture struct {
+	pgtest.Fixture
 	tenant uuid.UUID
 	log    bytes.Buffer
 }
 
-func newShelf(t *testing.T) *shelf {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	s := &shelf{t: t, db: pgtest.New(t), tenant: uuid.New()}
-	s.exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) SELECT $1, 'v' || n, 1000000 FROM generate_series(0, 4) AS n`, s.tenant)
+	s := &fixture{Fixture: pgtest.NewFixture(t), tenant: uuid.New()}
+	s.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) SELECT $1, 'v' || n, 1000000 FROM generate_series(0, 4) AS n`, s.tenant)
 	return s
-}
-
-func (s *shelf) exec(sql string, args ...any) {
-	s.t.Helper()
-	pgtest.Exec(s.t, s.db, sql, args...)
-}
-
-func (s *shelf) int(sql string, args ...any) int {
-	s.t.Helper()
-	return int(pgtest.Int(s.t, s.db, sql, args...))
 }
 
 // hold makes n holds that become due after left, or that have been due for
 // -left if left is negative.
-func (s *shelf) hold(n int, left time.Duration) {
-	s.t.Helper()
-	s.exec(`INSERT INTO reservations
+func (s *fixture) hold(n int, left time.Duration) {
+	s.TB.Helper()
+	s.Exec(`INSERT INTO reservations
 			(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 		SELECT $1, gen_random_uuid(), $2, 'v' || n % 5, 'cart-' || n, 1, now - interval '1 day', now - interval '1 day', now + $4::interval
 		FROM generate_series(1, $3::integer) AS n, (SELECT clock_timestamp() AS now) AS clock`, s.tenant, inventory.Kind, n, left)
-	s.exec(`UPDATE inventory_stocks s SET reserved = (SELECT count(*) FROM reservations r WHERE r.resource_key = s.variant_id AND r.status = 'held')`)
+	s.Exec(`UPDATE inventory_stocks s SET reserved = (SELECT count(*) FROM reservations r WHERE r.resource_key = s.variant_id AND r.status = 'held')`)
 }
 
-func (s *shelf) sweeper(config sweeper.Config) *sweeper.Sweeper {
-	s.t.Helper()
-	sw, err := sweeper.New(s.db, slog.New(slog.NewTextHandler(&s.log, nil)), config)
+func (s *fixture) sweeper(config sweeper.Config) *sweeper.Sweeper {
+	s.TB.Helper()
+	sw, err := sweeper.New(s.DB, slog.New(slog.NewTextHandler(&s.log, nil)), config)
 	if err != nil {
-		s.t.Fatal(err)
+		s.TB.Fatal(err)
 	}
 	return sw
 }
 
 // left fails the test unless that many holds are left, by their rows and by the
 // counters.
-func (s *shelf) left(want int) {
-	s.t.Helper()
-	if n := s.int(`SELECT count(*) FROM reservations WHERE status = 'held'`); n != want {
-		s.t.Errorf("%d are held, want %d", n, want)
+func (s *fixture) left(want int64) {
+	s.TB.Helper()
+	if n := s.Int(`SELECT count(*) FROM reservations WHERE status = 'held'`); n != want {
+		s.TB.Errorf("%d are held, want %d", n, want)
 	}
-	if n := s.int(`SELECT sum(reserved) FROM inventory_stocks`); n != want {
-		s.t.Errorf("%d are reserved, want %d", n, want)
+	if n := s.Int(`SELECT sum(reserved) FROM inventory_stocks`); n != want {
+		s.TB.Errorf("%d are reserved, want %d", n, want)
 	}
-	expired, recorded := s.int(`SELECT count(*) FROM reservations WHERE status = 'expired'`), s.int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.expired'`)
+	expired, recorded := s.Int(`SELECT count(*) FROM reservations WHERE status = 'expired'`), s.Int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.expired'`)
 	if expired != recorded {
-		s.t.Errorf("%d expired, %d recorded", expired, recorded)
+		s.TB.Errorf("%d expired, %d recorded", expired, recorded)
 	}
 }
 
 func TestRunOnce(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	s.hold(7, time.Hour)
 	s.hold(23, -time.Second)
 	sw := s.sweeper(sweeper.Config{Batch: 5})
@@ -110,10 +99,10 @@ func TestRunOnce(t *testing.T) {
 	}
 }
 
-func (s *shelf) now() (now time.Time) {
-	s.t.Helper()
-	if err := s.db.QueryRow(s.t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		s.t.Fatal(err)
+func (s *fixture) now() (now time.Time) {
+	s.TB.Helper()
+	if err := s.DB.QueryRow(s.TB.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		s.TB.Fatal(err)
 	}
 	return now
 }
@@ -121,12 +110,13 @@ func (s *shelf) now() (now time.Time) {
 // A backlog larger than the bound is left to the next sweep, and reported.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	s.hold(50, -time.Second)
 	sw := s.sweeper(sweeper.Config{Batch: 10, BatchesMax: 2})
 	for i, want := range []struct {
-		expired, left int
-		more          bool
+		expired int
+		left    int64
+		more    bool
 	}{{20, 30, true}, {20, 10, true}, {10, 0, false}} {
 		report, err := sw.RunOnce(t.Context())
 		if err != nil || report.ExpiredCount != want.expired || report.More != want.more || report.ExpiredCount == 0 {
@@ -172,27 +162,27 @@ func (d *deadline) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQu
 // after one statement that matches, and with one more each time. Once a pass
 // ended at its deadline with work done, the others have no deadline. It fails
 // the test if no pass did, or if one has an error although it did some work.
-func (s *shelf) reachesItsTime(matches func(sql string) bool, pass func(context.Context, *pgxpool.Pool) (did int64, more, unfinished bool, err error)) {
-	s.t.Helper()
+func (s *fixture) reachesItsTime(matches func(sql string) bool, pass func(context.Context, *pgxpool.Pool) (did int64, more, unfinished bool, err error)) {
+	s.TB.Helper()
 	bounded, more := false, true
 	for n := int32(1); more && n < 100; n++ {
-		ctx := &deadline{Context: s.t.Context(), matches: matches, done: make(chan struct{})}
+		ctx := &deadline{Context: s.TB.Context(), matches: matches, done: make(chan struct{})}
 		if !bounded {
 			ctx.left.Store(n)
 		}
-		config := s.db.Config()
+		config := s.DB.Config()
 		config.ConnConfig.Tracer = ctx
-		db, err := pgxpool.NewWithConfig(s.t.Context(), config)
-		pgtest.Must(s.t, err)
+		db, err := pgxpool.NewWithConfig(s.TB.Context(), config)
+		pgtest.Must(s.TB, err)
 		did, left, unfinished, err := pass(ctx, db)
 		db.Close()
 		if (err != nil) != (ctx.Err() != nil && did == 0) {
-			s.t.Fatalf("pass %d: did %d, more %t, %v", n, did, left, err)
+			s.TB.Fatalf("pass %d: did %d, more %t, %v", n, did, left, err)
 		}
 		bounded, more = bounded || unfinished, err != nil || left
 	}
 	if !bounded || more {
-		s.t.Errorf("a pass reached its time: %t; more is left: %t", bounded, more)
+		s.TB.Errorf("a pass reached its time: %t; more is left: %t", bounded, more)
 	}
 }
 
@@ -201,11 +191,11 @@ func (s *shelf) reachesItsTime(matches func(sql string) bool, pass func(context.
 // time returns an error.
 func TestSweepReachesItsTime(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	const due = 2000
 	s.hold(due, -time.Second)
-	s.exec(`UPDATE reservations SET resource_key = 'v0'`)
-	s.exec(`UPDATE inventory_stocks SET reserved = CASE variant_id WHEN 'v0' THEN $1 ELSE 0 END`, due)
+	s.Exec(`UPDATE reservations SET resource_key = 'v0'`)
+	s.Exec(`UPDATE inventory_stocks SET reserved = CASE variant_id WHEN 'v0' THEN $1 ELSE 0 END`, due)
 	commits := func(sql string) bool { return sql == "commit" }
 	s.reachesItsTime(commits, func(ctx context.Context, db *pgxpool.Pool) (did int64, more, unfinished bool, err error) {
 		sw, err := sweeper.New(db, slog.New(slog.DiscardHandler), sweeper.Config{Batch: 200})
@@ -220,9 +210,9 @@ func TestSweepReachesItsTime(t *testing.T) {
 // ones delete the rest.
 func TestPurgeReachesItsTime(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	const old = 10_000 // five batches
-	s.exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, updated_at)
+	s.Exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, updated_at)
 		SELECT $1, gen_random_uuid(), 'hot', 'cart', 'v1', 1, 'done', clock_timestamp() - interval '10 days' FROM generate_series(1, $2::integer)`,
 		s.tenant, old)
 	deletes := func(sql string) bool { return strings.Contains(sql, "DELETE FROM reservation_requests") }
@@ -232,7 +222,7 @@ func TestPurgeReachesItsTime(t *testing.T) {
 		report, err := sw.PurgeOnce(ctx, []lanes.Stream{{Lane: lanes.Hot}})
 		return report.Requests, report.More, report.Unfinished(), err
 	})
-	if n := s.int(`SELECT count(*) FROM reservation_requests`); n != 0 {
+	if n := s.Int(`SELECT count(*) FROM reservation_requests`); n != 0 {
 		t.Errorf("%d are left, want 0", n)
 	}
 }
@@ -240,7 +230,7 @@ func TestPurgeReachesItsTime(t *testing.T) {
 // Concurrent sweeps share the work: each hold is expired by one of them.
 func TestSweepsAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	s.hold(300, -time.Minute) // for so long that a sweep waits for a stock
 	sw := s.sweeper(sweeper.Config{Batch: 20})
 	var total atomic.Int64
@@ -265,11 +255,11 @@ func TestSweepsAtOnce(t *testing.T) {
 // other variants in the failed one, and reports their number.
 func TestSweepFailsHalfway(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	s.hold(10, -time.Hour)
 	s.hold(10, -time.Minute)
-	s.exec(`UPDATE reservations SET holder_id = 'bad' WHERE reservation_id = (SELECT reservation_id FROM reservations ORDER BY expires_at DESC LIMIT 1)`)
-	s.exec(`ALTER TABLE reservations ADD CONSTRAINT poison CHECK (holder_id <> 'bad') NOT VALID`)
+	s.Exec(`UPDATE reservations SET holder_id = 'bad' WHERE reservation_id = (SELECT reservation_id FROM reservations ORDER BY expires_at DESC LIMIT 1)`)
+	s.Exec(`ALTER TABLE reservations ADD CONSTRAINT poison CHECK (holder_id <> 'bad') NOT VALID`)
 	report, err := s.sweeper(sweeper.Config{Batch: 10}).RunOnce(t.Context())
 	if err == nil || report.ExpiredCount != 18 {
 		t.Errorf("%+v, %v; want 18 expired, and an error", report, err)
@@ -282,13 +272,13 @@ func TestSweepFailsHalfway(t *testing.T) {
 // variant's expiry, in this sweep and the next.
 func TestSweepSkipsABrokenVariant(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	s.hold(400, -time.Hour)
-	s.exec(`UPDATE reservations SET resource_key = 'v0'`)
+	s.Exec(`UPDATE reservations SET resource_key = 'v0'`)
 	s.hold(50, -time.Minute)
-	s.exec(`UPDATE reservations SET resource_key = 'v1' WHERE resource_key = 'v0' AND expires_at > clock_timestamp() - interval '30 minutes'`)
-	s.exec(`UPDATE inventory_stocks s SET reserved = (SELECT count(*) FROM reservations r WHERE r.resource_key = s.variant_id AND r.status = 'held')`)
-	s.exec(`UPDATE inventory_stocks SET reserved = 7 WHERE variant_id = 'v0'`)
+	s.Exec(`UPDATE reservations SET resource_key = 'v1' WHERE resource_key = 'v0' AND expires_at > clock_timestamp() - interval '30 minutes'`)
+	s.Exec(`UPDATE inventory_stocks s SET reserved = (SELECT count(*) FROM reservations r WHERE r.resource_key = s.variant_id AND r.status = 'held')`)
+	s.Exec(`UPDATE inventory_stocks SET reserved = 7 WHERE variant_id = 'v0'`)
 	sw := s.sweeper(sweeper.Config{Batch: 20, BatchesMax: 10})
 	for sweep, want := range []int{50, 0} {
 		report, err := sw.RunOnce(t.Context())
@@ -305,10 +295,10 @@ func TestSweepSkipsABrokenVariant(t *testing.T) {
 	if strings.Contains(s.log.String(), "backlog") {
 		t.Errorf("holds that cannot be expired count as a backlog:\n%s", s.log.String())
 	}
-	if n := s.int(`SELECT count(*) FROM reservations WHERE status = 'held' AND resource_key = 'v0'`); n != 400 {
+	if n := s.Int(`SELECT count(*) FROM reservations WHERE status = 'held' AND resource_key = 'v0'`); n != 400 {
 		t.Errorf("%d holds of the broken variant are left, want all 400", n)
 	}
-	s.exec(`UPDATE inventory_stocks SET reserved = 400 WHERE variant_id = 'v0'`)
+	s.Exec(`UPDATE inventory_stocks SET reserved = 400 WHERE variant_id = 'v0'`)
 	if report, err := s.sweeper(sweeper.Config{}).RunOnce(t.Context()); err != nil || report.ExpiredCount != 400 || report.Skipped != nil {
 		t.Errorf("once it is repaired: %+v, %v", report, err)
 	}
@@ -319,9 +309,9 @@ func TestSweepSkipsABrokenVariant(t *testing.T) {
 // sweep, without an error, and blocks no other variant.
 func TestSweepSkipsALockedVariant(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	s.hold(200, -time.Hour)
-	stuck, err := s.db.Begin(t.Context())
+	stuck, err := s.DB.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,31 +340,31 @@ func TestSweepSkipsALockedVariant(t *testing.T) {
 // stored answers, checkouts with their keys.
 func TestPurgeOnce(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newFixture(t)
 	s.hold(3, time.Hour)
 	s.hold(40, -time.Second)
 	sw := s.sweeper(sweeper.Config{RequestRetention: 48 * time.Hour})
 	if _, err := sw.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(`UPDATE reservations SET ended_at = ended_at - CASE holder_id WHEN 'cart-1' THEN interval '73 hours' ELSE interval '71 hours' END WHERE status = 'expired'`)
+	s.Exec(`UPDATE reservations SET ended_at = ended_at - CASE holder_id WHEN 'cart-1' THEN interval '73 hours' ELSE interval '71 hours' END WHERE status = 'expired'`)
 	for status, age := range map[string]string{"done": "49 hours", "failed": "47 hours", "queued": "49 hours"} {
 		for _, lane := range []string{"normal", "hot"} {
-			s.exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, reason, updated_at)
+			s.Exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, reason, updated_at)
 				SELECT $1, gen_random_uuid(), $2, 'cart', 'v1', 1, $3, CASE $3 WHEN 'failed' THEN 'cancelled' END, clock_timestamp() - $4::text::interval
 				FROM generate_series(1, 5)`, s.tenant, lane, status, age)
 		}
 	}
 	for key, age := range map[string]string{"old": "49 hours", "young": "47 hours"} {
-		s.exec(`INSERT INTO idempotency_keys (tenant_id, idempotency_key, fingerprint, created_at)
+		s.Exec(`INSERT INTO idempotency_keys (tenant_id, idempotency_key, fingerprint, created_at)
 			VALUES ($1, $2, '', clock_timestamp() - $3::text::interval)`, s.tenant, key, age)
 	}
 	for _, c := range []struct{ status, age string }{{"committed", "49 hours"}, {"committed", "47 hours"}, {"validating", "49 hours"}} {
-		s.exec(`INSERT INTO checkouts (tenant_id, checkout_id, cart_id, payment_reference, status, holds, units, deadline, next_attempt_at, ended_at)
+		s.Exec(`INSERT INTO checkouts (tenant_id, checkout_id, cart_id, payment_reference, status, holds, units, deadline, next_attempt_at, ended_at)
 			SELECT $1, gen_random_uuid(), 'cart', 'payment', $2, 1, 1, at, at, CASE $2 WHEN 'committed' THEN at END
 			FROM (SELECT clock_timestamp() - $3::text::interval) AS ended (at)`, s.tenant, c.status, c.age)
 	}
-	s.exec(`INSERT INTO idempotency_keys (tenant_id, idempotency_key, fingerprint, created_at, kept_with)
+	s.Exec(`INSERT INTO idempotency_keys (tenant_id, idempotency_key, fingerprint, created_at, kept_with)
 		SELECT tenant_id, checkout_id, '', clock_timestamp() - interval '50 hours', checkout_id FROM checkouts`)
 	report, err := sw.PurgeOnce(t.Context(), []lanes.Stream{{Lane: lanes.Normal}})
 	if want := (sweeper.PurgeReport{Requests: 5, Reservations: 1, IdempotencyKeys: 2, Checkouts: 1}); err != nil || report != want {
@@ -384,12 +374,12 @@ func TestPurgeOnce(t *testing.T) {
 	if want := (sweeper.PurgeReport{Requests: 5}); err != nil || report != want {
 		t.Errorf("then from the other stream: %+v, %v; want %+v", report, err, want)
 	}
-	for what, want := range map[string]int{"reservations": 42, "reservation_requests": 20, "idempotency_keys": 3, "checkouts": 2} {
-		if n := s.int(`SELECT count(*) FROM ` + what); n != want {
+	for what, want := range map[string]int64{"reservations": 42, "reservation_requests": 20, "idempotency_keys": 3, "checkouts": 2} {
+		if n := s.Int(`SELECT count(*) FROM ` + what); n != want {
 			t.Errorf("%d %s are left, want %d", n, what, want)
 		}
 	}
-	if n := s.int(`SELECT count(*) FROM audit_log`); n != 40 {
+	if n := s.Int(`SELECT count(*) FROM audit_log`); n != 40 {
 		t.Errorf("%d audit rows are left, want all 40", n)
 	}
 }

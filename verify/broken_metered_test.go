@@ -33,18 +33,18 @@ var meteredDamages = []damage{
 
 func TestRunFindsMeteredDamage(t *testing.T) {
 	t.Parallel()
-	s := &shop{t: t, db: pgtest.New(t)}
-	s.must(migrations.Up(t.Context(), s.db, &migrations.Config{Metered: true}))
-	commands, err := metered.New(s.db, metered.Config{})
-	s.must(err)
+	s := &fixture{Fixture: pgtest.NewFixture(t)}
+	s.Must(migrations.Up(t.Context(), s.DB, &migrations.Config{Metered: true}))
+	commands, err := metered.New(s.DB, metered.Config{})
+	s.Must(err)
 	budgets := commands.Budgets
 	tenant := uuid.New()
 	for _, scope := range []string{"plain", "plain", "settled"} {
 		reserved, err := budgets.TryReserve(t.Context(), tenant, metered.Charge{Scope: scope, Amount: 5, Limit: 100, Window: time.Hour})
-		s.must(err)
+		s.Must(err)
 		if scope == "settled" {
 			_, err := budgets.Settle(t.Context(), tenant, reserved.Reservation, 3)
-			s.must(err)
+			s.Must(err)
 		}
 	}
 	if found := broken(s.try(t, verify.Config{})); len(found) > 0 {

@@ -203,8 +203,8 @@ var laneDamages = []damage{
 
 func TestRunFindsDamage(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.trade()
+	s := newFixture(t)
+	s.writeHistory()
 	config := verify.Config{LifetimeMax: 2 * time.Hour, QueueAgeMax: 10 * time.Minute}
 	untouched := s.try(t, config)
 	unproved := map[string]bool{}

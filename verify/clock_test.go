@@ -14,7 +14,7 @@ import (
 // as if the database's clock had been set back just before it. It does not
 // change deadlines, because the record repeats them. It deletes the expired
 // holds, which would have expired ten minutes later.
-func setBack(audit int) []string {
+func setBack(audit int64) []string {
 	since := fmt.Sprintf(`(SELECT created_at FROM audit_log WHERE audit_id = %d)`, audit)
 	recorded := func(id, actions string) string {
 		return fmt.Sprintf(`%s IN (SELECT target_id FROM audit_log WHERE action IN (%s) AND audit_id >= %d)`, id, actions, audit)
@@ -42,22 +42,22 @@ func setBack(audit int) []string {
 // affected.
 func TestRunAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.trade()
+	s := newFixture(t)
+	s.writeHistory()
 	config := verify.Config{LifetimeMax: 2 * time.Hour}
 	if untouched := s.try(t, config); len(untouched.Notes) > 0 {
 		t.Errorf("notes of a clock that was never set back: %+v", untouched.Notes)
 	}
-	checkedOut := s.count(`SELECT min(audit_id) FROM audit_log WHERE action = 'reservation.committed'`)
+	checkedOut := s.Int(`SELECT min(audit_id) FROM audit_log WHERE action = 'reservation.committed'`)
 	for name, c := range map[string]struct {
 		do    []string
 		notes map[string]int64
 	}{
 		"between holds and checkouts": {setBack(checkedOut), map[string]int64{
 			"clock_set_back": 1,
-			"times_backwards": int64(s.count(`SELECT count(DISTINCT ended.target_id) FROM audit_log AS ended JOIN audit_log AS held USING (target_id)
+			"times_backwards": s.Int(`SELECT count(DISTINCT ended.target_id) FROM audit_log AS ended JOIN audit_log AS held USING (target_id)
 				WHERE ended.action IN ('reservation.committed', 'reservation.released') AND held.action = 'reservation.held'
-				  AND ended.audit_id >= $1 AND held.audit_id < $1`, checkedOut)),
+				  AND ended.audit_id >= $1 AND held.audit_id < $1`, checkedOut),
 		}},
 		"between two decisions": {[]string{firstRingCameEarly, `UPDATE reservation_requests SET updated_at = updated_at + interval '30 seconds' WHERE ` + firstRing}, map[string]int64{}},
 		"after a hold": {[]string{

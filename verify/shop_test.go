@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/admission"
@@ -29,11 +28,10 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// shop is a database that the service filled: two tenants used every verb in
+// fixture is a database that the service filled: two tenants used every verb in
 // both lanes.
-type shop struct {
-	t        *testing.T
-	db       *pgxpool.Pool
+type fixture struct {
+	pgtest.Fixture
 	inserter *queues.WakeInserter
 	intake   *admission.Intake
 	lanes    []*queues.Lane
@@ -43,20 +41,20 @@ type shop struct {
 
 var clerk = audit.Origin{Actor: audit.User("hf_clerk0"), CorrelationID: "c-1"}
 
-func newShop(t *testing.T) *shop {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	s := &shop{t: t, db: pgtest.New(t), tenants: [2]uuid.UUID{uuid.New(), uuid.New()}}
-	_, err := s.db.Exec(t.Context(), `INSERT INTO audit_log (tenant_id, target_id, created_at, action, actor_kind, after)
+	s := &fixture{Fixture: pgtest.NewFixture(t), tenants: [2]uuid.UUID{uuid.New(), uuid.New()}}
+	_, err := s.DB.Exec(t.Context(), `INSERT INTO audit_log (tenant_id, target_id, created_at, action, actor_kind, after)
 		VALUES ($1, $1, clock_timestamp() - interval '90 seconds', 'lane.promoted', 'system', '{}')`, uuid.New()) // the service has worked for a while
-	s.must(err)
-	s.inserter, err = queues.NewWakeInserter(s.db)
-	s.must(err)
-	s.intake, err = admission.NewIntake(s.db, s.inserter, admission.IntakeConfig{})
-	s.must(err)
-	fast, err := hot.NewLane(s.db, slog.New(slog.DiscardHandler), queues.LaneConfig{})
-	s.must(err)
-	slow, err := normal.NewLane(s.db, slog.New(slog.DiscardHandler), queues.LaneConfig{})
-	s.must(err)
+	s.Must(err)
+	s.inserter, err = queues.NewWakeInserter(s.DB)
+	s.Must(err)
+	s.intake, err = admission.NewIntake(s.DB, s.inserter, admission.IntakeConfig{})
+	s.Must(err)
+	fast, err := hot.NewLane(s.DB, slog.New(slog.DiscardHandler), queues.LaneConfig{})
+	s.Must(err)
+	slow, err := normal.NewLane(s.DB, slog.New(slog.DiscardHandler), queues.LaneConfig{})
+	s.Must(err)
 	s.lanes = []*queues.Lane{fast, slow}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -65,57 +63,52 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-func (s *shop) must(err error) {
-	s.t.Helper()
-	pgtest.Must(s.t, err)
-}
-
-func (s *shop) set(tenant uuid.UUID, variant string, patch inventory.StockPatch) {
-	s.t.Helper()
-	_, err := inventory.Set(s.t.Context(), s.db, tenant, variant, patch, clerk)
-	s.must(err)
+func (s *fixture) set(tenant uuid.UUID, variant string, patch inventory.StockPatch) {
+	s.TB.Helper()
+	_, err := inventory.Set(s.TB.Context(), s.DB, tenant, variant, patch, clerk)
+	s.Must(err)
 }
 
 // ask submits one request and returns its id.
-func (s *shop) ask(tenant uuid.UUID, kind requests.Kind, cart, variant string, quantity int32) uuid.UUID {
-	s.t.Helper()
+func (s *fixture) ask(tenant uuid.UUID, kind requests.Kind, cart, variant string, quantity int32) uuid.UUID {
+	s.TB.Helper()
 	id := requestrows.NewID()
-	_, err := s.intake.Submit(s.t.Context(), requestrows.Submission{
+	_, err := s.intake.Submit(s.TB.Context(), requestrows.Submission{
 		TenantID: tenant, RequestID: id, Kind: kind, CartID: cart, VariantID: variant, Quantity: quantity,
 		IdempotencyKey: "key-" + id.String(), CorrelationID: "c-" + cart,
 	})
-	s.must(err)
+	s.Must(err)
 	return id
 }
 
 // retry retries a failed request.
-func (s *shop) retry(tenant, failed uuid.UUID) {
-	s.t.Helper()
-	again, err := requestrows.Retry(s.t.Context(), s.db, tenant, failed)
-	s.must(err)
-	_, err = s.intake.Submit(s.t.Context(), again)
-	s.must(err)
+func (s *fixture) retry(tenant, failed uuid.UUID) {
+	s.TB.Helper()
+	again, err := requestrows.Retry(s.TB.Context(), s.DB, tenant, failed)
+	s.Must(err)
+	_, err = s.intake.Submit(s.TB.Context(), again)
+	s.Must(err)
 }
 
 // drain makes both lanes decide the queued requests.
-func (s *shop) drain() {
-	s.t.Helper()
+func (s *fixture) drain() {
+	s.TB.Helper()
 	for undecided := 1; undecided > 0; {
 		for _, lane := range s.lanes {
-			_, err := lane.Tick(s.t.Context())
-			s.must(err)
+			_, err := lane.Tick(s.TB.Context())
+			s.Must(err)
 		}
-		s.must(s.db.QueryRow(s.t.Context(), `SELECT count(*) FROM reservation_requests WHERE status = 'queued'`).Scan(&undecided))
+		s.Must(s.DB.QueryRow(s.TB.Context(), `SELECT count(*) FROM reservation_requests WHERE status = 'queued'`).Scan(&undecided))
 	}
 	var now time.Time
-	s.must(s.db.QueryRow(s.t.Context(), `SELECT clock_timestamp()`).Scan(&now))
+	s.Must(s.DB.QueryRow(s.TB.Context(), `SELECT clock_timestamp()`).Scan(&now))
 	s.quiet = append(s.quiet, now)
 }
 
-// trade makes requests of every outcome and reservations of every ending.
-func (s *shop) trade() {
-	s.t.Helper()
-	ctx := s.t.Context()
+// writeHistory makes requests of every outcome and reservations of every ending.
+func (s *fixture) writeHistory() {
+	s.TB.Helper()
+	ctx := s.TB.Context()
 	for i, tenant := range s.tenants {
 		s.stockUp(tenant)
 		var buyers sync.WaitGroup
@@ -144,8 +137,8 @@ func (s *shop) trade() {
 		s.after(tenant)
 		s.await(`SELECT expires_at <= clock_timestamp() FROM reservations WHERE tenant_id = $1 AND reservation_id = $2`, tenant, brief)
 		if i == 0 {
-			_, err := inventory.ExpireDue(ctx, s.db, 100)
-			s.must(err)
+			_, err := inventory.ExpireDue(ctx, s.DB, 100)
+			s.Must(err)
 			continue
 		}
 		s.ask(tenant, requests.Set, "cart-later", "candle", 1) // takes the units of the due hold
@@ -156,8 +149,8 @@ func (s *shop) trade() {
 
 // askUnits asks for units of the hall: two of any, two neighbours, or two by
 // name.
-func (s *shop) askUnits(tenant uuid.UUID, n int) {
-	s.t.Helper()
+func (s *fixture) askUnits(tenant uuid.UUID, n int) {
+	s.TB.Helper()
 	var units *requests.Units
 	switch n % 3 {
 	case 1:
@@ -165,25 +158,25 @@ func (s *shop) askUnits(tenant uuid.UUID, n int) {
 	case 2:
 		units = &requests.Units{IDs: []string{fmt.Sprint("seat-", n%30), fmt.Sprint("seat-", (n+7)%30)}}
 	}
-	_, err := s.intake.Submit(s.t.Context(), requestrows.Submission{
+	_, err := s.intake.Submit(s.TB.Context(), requestrows.Submission{
 		TenantID: tenant, CartID: fmt.Sprint("cart-", n), VariantID: "hall", Quantity: 2, Units: units,
 		IdempotencyKey: fmt.Sprint("units-", n),
 	})
-	s.must(err)
+	s.Must(err)
 }
 
-func (s *shop) stockUp(tenant uuid.UUID) {
-	s.t.Helper()
+func (s *fixture) stockUp(tenant uuid.UUID) {
+	s.TB.Helper()
 	seats := make([]inventory.NewUnit, 130)
 	for i := range seats {
 		seats[i].UnitID = fmt.Sprint("seat-", i)
 	}
-	s.must(pgx.BeginFunc(s.t.Context(), s.db, func(tx pgx.Tx) error {
-		_, err := inventory.AddUnitsTx(s.t.Context(), tx, tenant, "hall", seats, clerk)
+	s.Must(pgx.BeginFunc(s.TB.Context(), s.DB, func(tx pgx.Tx) error {
+		_, err := inventory.AddUnitsTx(s.TB.Context(), tx, tenant, "hall", seats, clerk)
 		return err
 	}))
 	s.set(tenant, "ring", inventory.StockPatch{Stock: new(int64(20)), MaxPerCart: new(int32(10))})
-	s.must(lanes.Pin(s.t.Context(), s.db, s.inserter, tenant, "ring"))
+	s.Must(lanes.Pin(s.TB.Context(), s.DB, s.inserter, tenant, "ring"))
 	s.set(tenant, "hat", inventory.StockPatch{Stock: new(int64(80))})
 	s.set(tenant, "sofa", inventory.StockPatch{Stock: new(int64(5)), Backorder: new(true)})
 	s.set(tenant, "ebook", inventory.StockPatch{Tracked: new(false)})
@@ -192,70 +185,64 @@ func (s *shop) stockUp(tenant uuid.UUID) {
 }
 
 // after is what carts do once they have holds.
-func (s *shop) after(tenant uuid.UUID) {
-	s.t.Helper()
-	ctx := s.t.Context()
+func (s *fixture) after(tenant uuid.UUID) {
+	s.TB.Helper()
+	ctx := s.TB.Context()
 	checkedOut := 0
 	for n := 3; n < 12; n++ {
-		_, err := carts.Checkout(ctx, s.db, tenant, fmt.Sprint("cart-", n), clerk)
+		_, err := carts.Checkout(ctx, s.DB, tenant, fmt.Sprint("cart-", n), clerk)
 		if err == nil {
 			checkedOut++
 		} else if !errors.Is(err, inventory.ErrCartEmpty) {
-			s.t.Fatal(err)
+			s.TB.Fatal(err)
 		}
 	}
 	if checkedOut == 0 {
-		s.t.Fatal("no cart could be checked out")
+		s.TB.Fatal("no cart could be checked out")
 	}
 	s.checkouts(tenant)
 	s.ask(tenant, requests.Add, "cart-20", "hat", 1)
-	_, err := carts.Remove(ctx, s.db, tenant, "cart-20", "", reservations.CartRemoved, clerk)
-	s.must(err)
-	held, err := reservationrows.ByHolder(ctx, s.db, tenant, inventory.Kind, "cart-1", uuid.Max, 100)
-	s.must(err)
+	_, err := carts.Remove(ctx, s.DB, tenant, "cart-20", "", reservations.CartRemoved, clerk)
+	s.Must(err)
+	held, err := reservationrows.ByHolder(ctx, s.DB, tenant, inventory.Kind, "cart-1", uuid.Max, 100)
+	s.Must(err)
 	for _, r := range held {
 		if r.Status == reservations.Held {
-			_, err := inventory.Extend(ctx, s.db, tenant, r.ReservationID, time.Minute, 2*time.Hour, clerk)
-			s.must(err)
+			_, err := inventory.Extend(ctx, s.DB, tenant, r.ReservationID, time.Minute, 2*time.Hour, clerk)
+			s.Must(err)
 		}
 	}
-	_, err = inventory.Adjust(ctx, s.db, tenant, "hat", 2, clerk)
-	s.must(err)
+	_, err = inventory.Adjust(ctx, s.DB, tenant, "hat", 2, clerk)
+	s.Must(err)
 }
 
 // checkouts makes checkouts of every status: cart-12 is committed, cart-13
 // compensated, cart-14 paid too late, and cart-15 still unfinished.
-func (s *shop) checkouts(tenant uuid.UUID) {
-	s.t.Helper()
-	ctx := s.t.Context()
+func (s *fixture) checkouts(tenant uuid.UUID) {
+	s.TB.Helper()
+	ctx := s.TB.Context()
 	for cart, results := range map[string][]checkouts.Result{
 		"cart-12": {checkouts.ResultPaid}, "cart-13": {checkouts.ResultFailed},
 		"cart-14": {checkouts.ResultFailed, checkouts.ResultPaid}, "cart-15": nil,
 	} {
 		start := checkouts.Start{TenantID: tenant, CartID: cart, PaymentReference: "order", Origin: clerk}
-		begun, err := checkouts.Begin(ctx, s.db, start, checkouts.Config{})
-		s.must(err)
+		begun, err := checkouts.Begin(ctx, s.DB, start, checkouts.Config{})
+		s.Must(err)
 		for i, result := range results {
 			payment := checkouts.Payment{TenantID: tenant, CheckoutID: begun.CheckoutID, Result: result, Origin: clerk}
-			_, err := checkouts.Answer(ctx, s.db, payment, checkouts.Config{Log: slog.New(slog.DiscardHandler)})
+			_, err := checkouts.Answer(ctx, s.DB, payment, checkouts.Config{Log: slog.New(slog.DiscardHandler)})
 			if i == 0 {
-				s.must(err)
+				s.Must(err)
 			}
 		}
 	}
 }
 
 // await polls until a condition holds.
-func (s *shop) await(sql string, args ...any) {
-	s.t.Helper()
-	pgtest.Until(s.t, sql, func() (holds bool) {
-		s.must(s.db.QueryRow(s.t.Context(), sql, args...).Scan(&holds))
+func (s *fixture) await(sql string, args ...any) {
+	s.TB.Helper()
+	pgtest.Until(s.TB, sql, func() (holds bool) {
+		s.Must(s.DB.QueryRow(s.TB.Context(), sql, args...).Scan(&holds))
 		return holds
 	})
-}
-
-// count returns the number that a query selects.
-func (s *shop) count(sql string, args ...any) int {
-	s.t.Helper()
-	return int(pgtest.Int(s.t, s.db, sql, args...))
 }

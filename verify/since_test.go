@@ -23,11 +23,11 @@ import (
 // since, and no others.
 func TestRunOfChanges(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.trade()
+	s := newFixture(t)
+	s.writeHistory()
 	var before time.Time
-	s.must(s.db.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&before))
-	last := int64(s.count(`SELECT max(audit_id) FROM audit_log`))
+	s.Must(s.DB.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&before))
+	last := int64(s.Int(`SELECT max(audit_id) FROM audit_log`))
 	for name, config := range map[string]verify.Config{"nothing since an id": {AfterID: last}, "nothing since a time": {Since: before}, "all": {AfterID: 1}} {
 		report := s.try(t, config)
 		if found := broken(report); len(found) > 0 || (report.AfterID != last && name != "all") {
@@ -59,7 +59,7 @@ func TestRunOfChanges(t *testing.T) {
 			}
 		}
 	}
-	if _, err := verify.Run(t.Context(), s.db, verify.Config{AfterID: 1, Since: before}); err == nil {
+	if _, err := verify.Run(t.Context(), s.DB, verify.Config{AfterID: 1, Since: before}); err == nil {
 		t.Error("a time and an id were accepted")
 	}
 }
@@ -68,8 +68,8 @@ func TestRunOfChanges(t *testing.T) {
 // one are no violation, nor are the checkouts.
 func TestRunAfterAShorterRetention(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.trade()
+	s := newFixture(t)
+	s.writeHistory()
 	for _, sql := range []string{
 		`UPDATE reservation_requests SET created_at = created_at - interval '3 hours', updated_at = updated_at - interval '3 hours' WHERE status <> 'queued'`,
 		`UPDATE reservations SET first_held_at = first_held_at - interval '3 hours', held_at = held_at - interval '3 hours',
@@ -81,27 +81,27 @@ func TestRunAfterAShorterRetention(t *testing.T) {
 			FROM (SELECT reservation_id, jsonb_build_object('expires_at', expires_at) AS at FROM reservations WHERE ended_at IS NOT NULL) AS moved
 			WHERE a.target_id = moved.reservation_id AND a.action LIKE 'reservation.%'`,
 	} {
-		_, err := s.db.Exec(t.Context(), sql)
-		s.must(err)
+		_, err := s.DB.Exec(t.Context(), sql)
+		s.Must(err)
 	}
-	purge, err := sweeper.New(s.db, slog.New(slog.DiscardHandler), sweeper.Config{RequestRetention: time.Hour})
-	s.must(err)
-	streams, err := lanes.Streams(t.Context(), s.db)
-	s.must(err)
+	purge, err := sweeper.New(s.DB, slog.New(slog.DiscardHandler), sweeper.Config{RequestRetention: time.Hour})
+	s.Must(err)
+	streams, err := lanes.Streams(t.Context(), s.DB)
+	s.Must(err)
 	purged, err := purge.PurgeOnce(t.Context(), streams)
-	s.must(err)
+	s.Must(err)
 	if purged.Requests < 100 || purged.Checkouts == 0 {
 		t.Fatalf("the purge deleted %+v", purged)
 	}
-	report, err := verify.Run(t.Context(), s.db, verify.Config{})
-	s.must(err)
+	report, err := verify.Run(t.Context(), s.DB, verify.Config{})
+	s.Must(err)
 	for _, c := range report.Checks {
 		if c.Broken > 0 {
 			t.Errorf("%s: %s", c.Name, c.Sample[0])
 		}
 	}
 	var purgedBefore time.Time
-	s.must(s.db.QueryRow(t.Context(), `SELECT purged_before FROM purge_mark`).Scan(&purgedBefore))
+	s.Must(s.DB.QueryRow(t.Context(), `SELECT purged_before FROM purge_mark`).Scan(&purgedBefore))
 	if !report.Since.Equal(purgedBefore) {
 		t.Errorf("rows that ended since %s must have their counterparts, want since %s: what the purge kept", report.Since, purgedBefore)
 	}

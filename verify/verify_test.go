@@ -33,8 +33,8 @@ func TestRunOnNothing(t *testing.T) {
 // so that no check passes for lack of rows.
 func TestRunOnWhatTheServiceWrote(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.trade()
+	s := newFixture(t)
+	s.writeHistory()
 	for _, sort := range []string{
 		`SELECT count(*) FROM reservations WHERE status = 'held'`,
 		`SELECT count(*) FROM reservations WHERE status = 'committed'`,
@@ -56,11 +56,11 @@ func TestRunOnWhatTheServiceWrote(t *testing.T) {
 		`SELECT count(*) FROM checkouts WHERE alert = 'paid_too_late'`,
 		`SELECT count(*) FROM checkouts WHERE status = 'validating'`,
 	} {
-		if s.count(sort) == 0 {
+		if s.Int(sort) == 0 {
 			t.Errorf("there is no row of the sort: %s", sort)
 		}
 	}
-	report, err := verify.Run(t.Context(), s.db, verify.Config{LifetimeMax: 2 * time.Hour})
+	report, err := verify.Run(t.Context(), s.DB, verify.Config{LifetimeMax: 2 * time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,11 +78,11 @@ func TestRunOnWhatTheServiceWrote(t *testing.T) {
 // one snapshot, so it never sees a half-finished change.
 func TestRunWhileWorking(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	traded := make(chan struct{})
 	go func() {
 		defer close(traded)
-		s.trade()
+		s.writeHistory()
 	}()
 	for working := true; working; {
 		select {
@@ -90,7 +90,7 @@ func TestRunWhileWorking(t *testing.T) {
 			working = false
 		default:
 		}
-		report, err := verify.Run(context.Background(), s.db, verify.Config{})
+		report, err := verify.Run(context.Background(), s.DB, verify.Config{})
 		if err != nil {
 			t.Error(err)
 			break
@@ -160,9 +160,9 @@ var errUndo = errors.New("undo")
 
 // try runs the statements and then the checks in one transaction, which it
 // rolls back.
-func (s *shop) try(t *testing.T, config verify.Config, statements ...string) (report verify.Report) {
+func (s *fixture) try(t *testing.T, config verify.Config, statements ...string) (report verify.Report) {
 	t.Helper()
-	err := pgx.BeginFunc(t.Context(), s.db, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), s.DB, func(tx pgx.Tx) error {
 		for _, sql := range statements {
 			tag, err := tx.Exec(t.Context(), sql)
 			if err != nil {

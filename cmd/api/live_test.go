@@ -17,7 +17,7 @@ import (
 // deliver a frame to their clients, and close the connections when they stop.
 func TestLive(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	const channel = "projection.stocks.availability.shirt"
 	one, two := programtest.Start(t, run, shop.Env()), programtest.Start(t, run, shop.Env())
 	fronts := []*storefront{open(t, shop, one), open(t, shop, two)}

@@ -32,13 +32,13 @@ type storefront struct {
 }
 
 // open waits until the program serves.
-func open(t testing.TB, shop *programtest.Shop, api *programtest.Inside) *storefront {
+func open(t testing.TB, shop *programtest.Fixture, api *programtest.Inside) *storefront {
 	t.Helper()
 	return openAt(t, shop, api.Stderr)
 }
 
 // openAt waits until the program with that log serves.
-func openAt(t testing.TB, shop *programtest.Shop, log *programtest.Output) *storefront {
+func openAt(t testing.TB, shop *programtest.Fixture, log *programtest.Output) *storefront {
 	t.Helper()
 	var line struct{ Address string }
 	if err := json.Unmarshal([]byte(log.Line(t, "the API serves")), &line); err != nil {
@@ -108,7 +108,7 @@ const add = `{"variant_id":"shirt","quantity":1}`
 // requests as 202 answers. The waiting caller receives the current state. No
 // goroutine is left.
 func TestStops(t *testing.T) { //nolint:paralleltest // it looks for goroutines that are left
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	leak := goleak.IgnoreCurrent()
 	api := programtest.Start(t, run, shop.Env())
 	front := open(t, shop, api)
@@ -168,7 +168,7 @@ func TestStops(t *testing.T) { //nolint:paralleltest // it looks for goroutines 
 
 func TestServes(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	front := open(t, shop, programtest.Start(t, run, shop.Env()))
 	for _, path := range []string{"/livez", "/readyz", "/health", "/openapi.json", "/v1/lanes", "/v1/carts/none"} {
 		if status, body, err := front.call(http.MethodGet, path, ""); status != http.StatusOK {
@@ -190,7 +190,7 @@ func TestServes(t *testing.T) {
 // The error for a port that another process uses is one clear sentence.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	other, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":0")
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ SELECT (SELECT count(*) FROM reservation_requests), (SELECT count(*) FROM expiri
 // that are not full.
 type meteredRows struct{ requests, unspent, spent, rates int }
 
-func expectRows(t *testing.T, shop *programtest.Shop, want meteredRows) {
+func expectRows(t *testing.T, shop *programtest.Fixture, want meteredRows) {
 	t.Helper()
 	var got meteredRows
 	if err := shop.DB.QueryRow(t.Context(), meteredRowsSQL).Scan(&got.requests, &got.unspent, &got.spent, &got.rates); err != nil {
@@ -107,7 +107,7 @@ func program(t *testing.T, env map[string]string) *boot.Program {
 // This is a sale by token in the programs: migrate, mint, add, decide, count.
 func TestMetered(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	env := shop.Env("METERED_COMMANDS_ENABLED", "true", "TENANT_BUDGET", "100/24h", "CUSTOMER_BUDGET", "2/24h")
 	if _, _, err := programtest.Once(t, run, env); !errors.Is(err, boot.ErrPending) {
 		t.Fatalf("without its tables: %v", err)
@@ -159,7 +159,7 @@ func TestMetered(t *testing.T) {
 // After that the answers do not contain rates.
 func TestMeteredOffAgain(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	off, on := shop.Env(), shop.Env("METERED_COMMANDS_ENABLED", "true", "TENANT_BUDGET", "100/24h")
 	if _, err := program(t, on).Migrate(t.Context()); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -15,8 +16,8 @@ import (
 // With METRICS_ADDRESS the metrics are on another port than the public one.
 func TestMetricsAddress(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
-	port := programtest.FreePort(t)
+	shop := programtest.NewFixture(t)
+	port := freePort(t)
 	// The API runs in a separate process, because programs in one process share
 	// its metrics.
 	api := programtest.StartProcess(t, shop.Env("PORT", "0", "METRICS_ADDRESS", "127.0.0.1:"+port))
@@ -50,4 +51,15 @@ func TestMetricsAddress(t *testing.T) {
 	if code := api.Wait(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+// freePort returns a port of the loopback interface that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	pgtest.Must(t, err)
+	defer func() { _ = l.Close() }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	pgtest.Must(t, err)
+	return port
 }

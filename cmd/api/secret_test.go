@@ -52,7 +52,7 @@ func (c *collector) at(path string) string {
 // it.
 func TestTokenIsNotShown(t *testing.T) {
 	t.Parallel()
-	shop, telemetry := programtest.NewShop(t), newCollector(t)
+	shop, telemetry := programtest.NewFixture(t), newCollector(t)
 	env := shop.Env(
 		"METERED_COMMANDS_ENABLED", "true", "CUSTOMER_BUDGET", "2/24h", "LOG_LEVEL", "debug",
 		"OTEL_EXPORTER_OTLP_ENDPOINT", telemetry.URL, "OTEL_EXPORTER_OTLP_COMPRESSION", "none",

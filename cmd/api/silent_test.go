@@ -14,9 +14,9 @@ import (
 )
 
 // behindWire returns an API that connects to its database through a proxy.
-func behindWire(t *testing.T, more ...string) (*programtest.Shop, *pgtest.Wire, *programtest.Inside, *storefront) {
+func behindWire(t *testing.T, more ...string) (*programtest.Fixture, *pgtest.Wire, *programtest.Inside, *storefront) {
 	t.Helper()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 100)
 	shop.Stock("ticket", 100)
 	shop.Pin("ticket")
@@ -51,7 +51,7 @@ func TestSwallowedCommit(t *testing.T) {
 	default:
 	}
 	<-answered
-	if n := shop.Number(`SELECT count(*) FROM reservation_requests WHERE cart_id = 'swallowed'`); n != 1 {
+	if n := shop.Int(`SELECT count(*) FROM reservation_requests WHERE cart_id = 'swallowed'`); n != 1 {
 		t.Errorf("%d requests, want 1", n)
 	}
 }
@@ -128,7 +128,7 @@ func TestStoppedWhileSilent(t *testing.T) {
 	}
 }
 
-func newKey(t *testing.T, shop *programtest.Shop) string {
+func newKey(t *testing.T, shop *programtest.Fixture) string {
 	t.Helper()
 	key, _, err := tenants.CreateKey(t.Context(), shop.DB, shop.Tenant, "other", tenants.AllScopes())
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // ends in time and without an error.
 func TestStopsWithStalledConnections(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	api := programtest.Start(t, run, shop.Env())
 	front := open(t, shop, api)
 	address := strings.TrimPrefix(front.base, "http://")

@@ -12,7 +12,7 @@ import (
 // pause and does not end.
 func TestStartSurvivesCuts(t *testing.T) {
 	t.Parallel()
-	programtest.StartSurvivesCuts(t, run, programtest.NewShop(t), 1, func(t *testing.T, api *programtest.Inside) {
+	programtest.StartSurvivesCuts(t, run, programtest.NewFixture(t), 1, func(t *testing.T, api *programtest.Inside) {
 		t.Helper()
 		api.Stderr.Line(t, "the API serves")
 	})
@@ -22,7 +22,7 @@ func TestStartSurvivesCuts(t *testing.T) {
 // one sentence.
 func TestStartGivesUp(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	wire := pgtest.NewWire(t, shop.URL)
 	wire.Silence()
 	_, log, err := programtest.Once(t, run, shop.Env("DATABASE_URL", wire.URL, "DATABASE_WAIT_MAX", "1s"))
@@ -38,7 +38,7 @@ func TestStartGivesUp(t *testing.T) {
 // error.
 func TestStoppedWhileItWaits(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	wire := pgtest.NewWire(t, shop.URL)
 	wire.Silence()
 	api := programtest.Start(t, run, shop.Env("DATABASE_URL", wire.URL, "DATABASE_WAIT_MAX", "1h"))
@@ -46,9 +46,4 @@ func TestStoppedWhileItWaits(t *testing.T) {
 	if err := api.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-}
-
-func TestBadInput(t *testing.T) {
-	t.Parallel()
-	programtest.BadInput(t, false)
 }

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"strings"
@@ -33,7 +36,7 @@ func (s service) until(url, status string) map[string]any {
 // and then is pending, by a report of the shop, and too late.
 func TestCheckouts(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	env := shop.CallbackEnv("LOG_LEVEL", "debug")
 	process := programtest.Start(t, run, env, "run", "--port", "0")
 	s := ready(t, process.Stdout)
@@ -64,7 +67,7 @@ func TestCheckouts(t *testing.T) {
 		t.Errorf("%d calls, want 3", len(calls))
 	}
 	for i, c := range calls {
-		if c.Attempt != i+1 || c.ID != done["checkout_id"] || c.CheckoutID != c.ID || c.CartID != "called" || c.PaymentReference != "order-called" || !c.IsSigned(t, secret) {
+		if c.Attempt != i+1 || c.ID != done["checkout_id"] || c.CheckoutID != c.ID || c.CartID != "called" || c.PaymentReference != "order-called" || !isSigned(t, &c, secret) {
 			t.Errorf("call %d is %+v", i+1, c)
 		}
 	}
@@ -86,10 +89,10 @@ func TestCheckouts(t *testing.T) {
 }
 
 // payLate reports a payment after its checkout was compensated.
-func payLate(t *testing.T, shop *programtest.Shop, s service, process *programtest.Inside) {
+func payLate(t *testing.T, shop *programtest.Fixture, s service, process *programtest.Inside) {
 	t.Helper()
 	late := s.begin("late", "")
-	if n := shop.Number(`WITH lapsed AS (
+	if n := shop.Int(`WITH lapsed AS (
 		UPDATE checkouts SET deadline = clock_timestamp(), next_attempt_at = clock_timestamp() WHERE cart_id = 'late' RETURNING 1
 	) SELECT count(*) FROM lapsed`); n != 1 {
 		t.Fatalf("%d checkouts lapsed", n)
@@ -107,4 +110,17 @@ func payLate(t *testing.T, shop *programtest.Shop, s service, process *programte
 	if line := process.Stderr.Line(t, `"level":"ERROR"`); !strings.Contains(line, "paid_too_late") {
 		t.Errorf("the error is %s", line)
 	}
+}
+
+// isSigned reports whether the secret signed the call, as Standard Webhooks
+// describes it.
+func isSigned(t *testing.T, c *programtest.PaymentCall, secret string) bool {
+	t.Helper()
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(c.ID + "." + c.Header.Get("webhook-timestamp") + "." + string(c.Body)))
+	return c.Header.Get("webhook-signature") == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }

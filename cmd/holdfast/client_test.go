@@ -14,7 +14,7 @@ import (
 // Each method of the Go client does what it says, at a running service.
 func TestClient(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	s := ready(t, programtest.Start(t, run, shop.Env(), "run").Stdout)
 	c, err := client.New(client.Config{URLs: []string{s.url}, Key: s.key})
 	if err != nil {

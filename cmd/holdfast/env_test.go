@@ -19,7 +19,7 @@ import (
 func TestEnv(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
-	env := programtest.NewShop(t).Env("XDG_STATE_HOME", state)
+	env := programtest.NewFixture(t).Env("XDG_STATE_HOME", state)
 	program := programtest.Start(t, run, env, "run")
 	s := ready(t, program.Stdout)
 	port := s.url[strings.LastIndex(s.url, ":")+1:]
@@ -59,7 +59,7 @@ func isMissing(t *testing.T, env map[string]string, port string) {
 // What a service that was killed left behind is not printed.
 func TestEnvAfterKill(t *testing.T) {
 	t.Parallel()
-	env := programtest.NewShop(t).Env("XDG_STATE_HOME", t.TempDir())
+	env := programtest.NewFixture(t).Env("XDG_STATE_HOME", t.TempDir())
 	process := programtest.StartProcess(t, env, "run")
 	s := ready(t, process.Stdout)
 	process.Signal(syscall.SIGKILL)

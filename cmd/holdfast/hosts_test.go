@@ -36,7 +36,7 @@ func (s service) asHost(host, method, path string, header http.Header) (status i
 // storefront's key nor anything else.
 func TestRunAnswersOnlyToLoopbackNames(t *testing.T) {
 	t.Parallel()
-	s := ready(t, programtest.Start(t, run, programtest.NewShop(t).Env(), "run").Stdout)
+	s := ready(t, programtest.Start(t, run, programtest.NewFixture(t).Env(), "run").Stdout)
 	port := s.url[strings.LastIndex(s.url, ":"):]
 	key := http.Header{"Authorization": {"Bearer " + s.key}}
 	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}}
@@ -64,7 +64,7 @@ func TestRunAnswersOnlyToLoopbackNames(t *testing.T) {
 // The page at the root links to what runs beside the API.
 func TestRootLinks(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	s := ready(t, programtest.Start(t, run, shop.Env(), "run").Stdout)
 	_, body := s.asHost("localhost", "GET", "/", nil)
 	for _, path := range []string{"/ops/", "/demo/", "/docs"} {

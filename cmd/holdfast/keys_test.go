@@ -15,7 +15,7 @@ import (
 // tenant "shop".
 func keyTool(t *testing.T) *tool {
 	t.Helper()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	return &tool{t, shop, shop.Env()}
 }
 
@@ -65,13 +65,13 @@ func TestKeysUnknownTenant(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
-	if n := c.shop.Number(`SELECT count(*) FROM tenants`); n != 1 {
+	if n := c.shop.Int(`SELECT count(*) FROM tenants`); n != 1 {
 		t.Errorf("%d tenants, want the existing one", n)
 	}
 	for range 2 { // the second time the tenant exists
 		c.run("keys", "create", "--tenant", "second", "--create-tenant")
 	}
-	if n := c.shop.Number(`SELECT count(*) FROM tenants AS t JOIN api_keys USING (tenant_id) WHERE t.name = 'second'`); n != 2 {
+	if n := c.shop.Int(`SELECT count(*) FROM tenants AS t JOIN api_keys USING (tenant_id) WHERE t.name = 'second'`); n != 2 {
 		t.Errorf("%d keys of the named tenant, want 2", n)
 	}
 }
@@ -103,11 +103,11 @@ func TestKeysOfAnyTenant(t *testing.T) {
 	if err := c.fail("keys", "revoke", id, "--tenant", "shop"); !errors.Is(err, tenants.ErrKeyNotFound) || !strings.Contains(err.Error(), "leave out --tenant") {
 		t.Errorf("a key of another tenant: %v", err)
 	}
-	if n := c.shop.Number(`SELECT count(*) FROM api_keys WHERE revoked_at IS NOT NULL`); n != 0 {
+	if n := c.shop.Int(`SELECT count(*) FROM api_keys WHERE revoked_at IS NOT NULL`); n != 0 {
 		t.Errorf("%d keys were revoked", n)
 	}
 	c.run("keys", "revoke", id)
-	if n := c.shop.Number(`SELECT count(*) FROM api_keys WHERE revoked_at IS NOT NULL AND key_id = '` + id + `'`); n != 1 {
+	if n := c.shop.Int(`SELECT count(*) FROM api_keys WHERE revoked_at IS NOT NULL AND key_id = '` + id + `'`); n != 1 {
 		t.Errorf("%d keys were revoked, want the one", n)
 	}
 	if err := c.fail("keys", "revoke", "01a1f8c7-993c-7910-b8ca-25f7672f8c85"); !errors.Is(err, tenants.ErrKeyNotFound) || !strings.Contains(err.Error(), "`holdfast keys list`") {
@@ -126,7 +126,7 @@ func TestKeysRevokeByName(t *testing.T) {
 		if printed := c.run("keys", "revoke", key[field].(string)); !strings.Contains(printed, key["key_id"].(string)) || strings.Contains(printed, key["key"].(string)) {
 			t.Errorf("revoke by %s printed %q", field, printed)
 		}
-		if n := c.shop.Number(`SELECT count(*) FROM api_keys WHERE revoked_at IS NULL`); n != 0 {
+		if n := c.shop.Int(`SELECT count(*) FROM api_keys WHERE revoked_at IS NULL`); n != 0 {
 			t.Errorf("%d keys are still valid after revoke by %s", n, field)
 		}
 	}
@@ -141,7 +141,7 @@ func TestKeysRevokeByName(t *testing.T) {
 	if err := c.fail("keys", "revoke", wrong); !errors.Is(err, tenants.ErrKeyNotFound) || strings.Contains(err.Error(), wrong[:9]) {
 		t.Errorf("a mistyped key: %v", err)
 	}
-	if n := c.shop.Number(`SELECT count(*) FROM api_keys WHERE revoked_at IS NULL`); n != 2 {
+	if n := c.shop.Int(`SELECT count(*) FROM api_keys WHERE revoked_at IS NULL`); n != 2 {
 		t.Errorf("%d keys are valid, want both", n)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // sampled beside it.
 func TestLive(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	s := ready(t, programtest.StartProcess(t, shop.Env("PORT", "0"), "run").Stdout)
 	s.call(http.MethodPut, "/v1/stocks/shirt", `{"stock":10}`, http.StatusOK)
 	ticket, _ := s.call(http.MethodPost, "/v1/live/tickets", "", http.StatusCreated)["ticket"].(string)

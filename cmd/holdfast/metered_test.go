@@ -13,7 +13,7 @@ import (
 // the tool opens and closes a sale.
 func TestMetered(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	s := ready(t, programtest.Start(t, run, shop.Env("METERED_COMMANDS_ENABLED", "true"), "run").Stdout)
 	c := &tool{t, shop, shop.Env("HOLDFAST_URL", s.url, "HOLDFAST_KEY", s.key, "METERED_COMMANDS_ENABLED", "true")}
 	if out := c.run("migrate"); !strings.Contains(out, "up to date") {

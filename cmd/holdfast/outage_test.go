@@ -125,7 +125,7 @@ func TestStopIsQuiet(t *testing.T) {
 					_, err := conn.Exec(t.Context(), "SELECT pg_sleep(60)")
 					asked <- err
 				}()
-				process.SignalGroup(signal)
+				signalGroup(t, process, signal)
 				if code := process.Wait(); code != 0 {
 					t.Errorf("exit code %d", code)
 				}

@@ -15,7 +15,7 @@ import (
 
 func TestProjections(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	c := &tool{t, shop, shop.Env()}
 	if out := strings.TrimSpace(c.run("projections", "--json")); out != "[]" && out != "null" {
 		t.Errorf("without any: %q", out)
@@ -83,7 +83,7 @@ func TestProjections(t *testing.T) {
 }
 
 // park parks the counters, and checks that the command lists them.
-func (c *tool) park(shop *programtest.Shop) {
+func (c *tool) park(shop *programtest.Fixture) {
 	c.t.Helper()
 	if out := c.run("projections", "parked"); strings.Count(out, "\n") > 1 {
 		c.t.Errorf("parked without any: %q", out)

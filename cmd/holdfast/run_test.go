@@ -117,6 +117,15 @@ func (s service) postmaster() (pid int, folder string) {
 	return pid, folder
 }
 
+// signalGroup sends the signal to the process and all its children, as a
+// terminal does.
+func signalGroup(t *testing.T, p *programtest.Process, signal syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(-p.PID(), signal); err != nil {
+		t.Fatalf("send %s to the group: %v", signal, err)
+	}
+}
+
 func isGone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
 func isRemoved(folder string) bool {
@@ -168,7 +177,7 @@ func TestLeavesNoPostgres(t *testing.T) {
 		"kill -9": func(p *programtest.Process) int { p.Signal(syscall.SIGKILL); return -1 },
 		// A terminal sends the signal to every process of the group. Postgres
 		// must not end before the programs.
-		"interrupt": func(p *programtest.Process) int { p.SignalGroup(syscall.SIGINT); return 0 },
+		"interrupt": func(p *programtest.Process) int { signalGroup(t, p, syscall.SIGINT); return 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -265,7 +274,7 @@ func freePort(t *testing.T) string {
 // With DATABASE_URL set, the key of a run is revoked when the run ends.
 func TestRunOnDatabase(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	program := programtest.Start(t, run, shop.Env(), "run")
 	s := ready(t, program.Stdout)
 	if s.database != shop.URL {
@@ -276,7 +285,7 @@ func TestRunOnDatabase(t *testing.T) {
 	if err := program.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if n := shop.Number(`SELECT count(*) FROM api_keys WHERE revoked_at IS NULL`); n != 0 {
+	if n := shop.Int(`SELECT count(*) FROM api_keys WHERE revoked_at IS NULL`); n != 0 {
 		t.Errorf("%d keys are still valid after the run", n)
 	}
 	shop.Verify()
@@ -285,7 +294,7 @@ func TestRunOnDatabase(t *testing.T) {
 // The reason why it cannot run is one clear sentence.
 func TestRunRefuses(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	program := programtest.Start(t, run, shop.Env(), "run")
 	s := ready(t, program.Stdout)
 	port := s.url[strings.LastIndex(s.url, ":")+1:]
@@ -317,7 +326,7 @@ func TestDemoStays(t *testing.T) {
 	}
 	s := service{t: t, url: url, key: key}
 	s.call(http.MethodGet, "/v1/lanes", "", http.StatusOK)
-	process.SignalGroup(syscall.SIGINT)
+	signalGroup(t, process, syscall.SIGINT)
 	if code := process.Wait(); code != 0 || strings.Contains(process.Stdout.String(), "BROKEN") || process.Stderr.String() != "" {
 		t.Errorf("exit code %d; it printed:\n%s\nand logged:\n%s", code, process.Stdout, process.Stderr)
 	}
@@ -343,7 +352,7 @@ func (s service) page(path string) (status int, contentType string) {
 // DASHBOARD=false there is neither the page nor its address.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	on := ready(t, programtest.Start(t, run, shop.Env(), "run").Stdout)
 	for path, want := range map[string]string{"/ops/": "200 text/html; charset=utf-8", "/ops": "200 text/html; charset=utf-8", "/ops/none": "404 text/plain; charset=utf-8", "/opsx": "404 application/problem+json"} {
 		if status, contentType := on.page(path); fmt.Sprint(status, " ", contentType) != want {
@@ -369,7 +378,7 @@ func TestDashboard(t *testing.T) {
 // what an operator changed.
 func TestLiveOverview(t *testing.T) {
 	t.Parallel()
-	s := ready(t, programtest.Start(t, run, programtest.NewShop(t).Env(), "run").Stdout)
+	s := ready(t, programtest.Start(t, run, programtest.NewFixture(t).Env(), "run").Stdout)
 	ticket := s.call(http.MethodPost, "/v1/live/tickets", "", http.StatusCreated)["ticket"].(string)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -10,18 +10,8 @@ import (
 // pause and does not end.
 func TestStartSurvivesCuts(t *testing.T) {
 	t.Parallel()
-	programtest.StartSurvivesCuts(t, run, programtest.NewShop(t), 16, func(t *testing.T, program *programtest.Inside) {
+	programtest.StartSurvivesCuts(t, run, programtest.NewFixture(t), 16, func(t *testing.T, program *programtest.Inside) {
 		t.Helper()
 		program.Stdout.Line(t, "ready ")
 	}, "run")
-}
-
-func TestBadInput(t *testing.T) {
-	t.Parallel()
-	for _, command := range []string{"run", "verify"} {
-		t.Run(command, func(t *testing.T) {
-			t.Parallel()
-			programtest.BadInput(t, true, command)
-		})
-	}
 }

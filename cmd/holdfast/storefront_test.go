@@ -12,7 +12,7 @@ import (
 // is good for carts only.
 func TestStorefront(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	program := programtest.Start(t, run, shop.Env(), "run")
 	s := ready(t, program.Stdout)
 	for path, want := range map[string]int{"/demo": http.StatusTemporaryRedirect, "/demo/": http.StatusOK, "/demo/none.js": http.StatusNotFound, "/demos": http.StatusNotFound} {
@@ -58,7 +58,7 @@ func TestStorefront(t *testing.T) {
 	if err := program.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if n := shop.Number(`SELECT count(*) FROM api_keys WHERE revoked_at IS NULL`); n != 0 {
+	if n := shop.Int(`SELECT count(*) FROM api_keys WHERE revoked_at IS NULL`); n != 0 {
 		t.Errorf("%d keys are still valid after the run", n)
 	}
 	after := ready(t, programtest.Start(t, run, shop.Env(), "run").Stdout)

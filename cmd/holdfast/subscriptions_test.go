@@ -13,7 +13,7 @@ import (
 
 func TestSubscriptions(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	c := &tool{t, shop, shop.Env()}
 	if out := c.run("subscriptions", "--json"); strings.TrimSpace(out) != "[]" {
 		t.Errorf("without any: %q", out)

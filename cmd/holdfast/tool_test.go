@@ -22,13 +22,13 @@ import (
 // tool runs commands against a service.
 type tool struct {
 	t    *testing.T
-	shop *programtest.Shop
+	shop *programtest.Fixture
 	env  map[string]string
 }
 
 func newTool(t *testing.T) *tool {
 	t.Helper()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	s := ready(t, programtest.Start(t, run, shop.Env(), "run").Stdout)
 	return &tool{t, shop, shop.Env("HOLDFAST_URL", s.url, "HOLDFAST_KEY", s.key)}
 }
@@ -150,14 +150,14 @@ func TestLanes(t *testing.T) {
 	c.expect(map[string]any{"rate_cap": nil}, "lanes", "cap", "hot", "0")
 	c.run("stock", "set", "ticket", "--stock", "5")
 	c.expect(map[string]any{"lane": "hot"}, "lanes", "pin", "ticket")
-	if n := c.shop.Number(`SELECT count(*) FROM hot_variants WHERE pinned`); n != 1 {
+	if n := c.shop.Int(`SELECT count(*) FROM hot_variants WHERE pinned`); n != 1 {
 		t.Errorf("%d pinned variants, want 1", n)
 	}
 	if list := c.run("lanes", "list"); !strings.Contains(list, "\nticket") || !strings.Contains(list, "pinned") {
 		t.Errorf("lanes:\n%s", list)
 	}
 	c.expect(map[string]any{"lane": "auto"}, "lanes", "unpin", "ticket")
-	if n := c.shop.Number(`SELECT count(*) FROM hot_variants WHERE pinned`); n != 0 {
+	if n := c.shop.Int(`SELECT count(*) FROM hot_variants WHERE pinned`); n != 0 {
 		t.Errorf("%d pinned variants, want none", n)
 	}
 	var usage *boot.UsageError
@@ -214,7 +214,7 @@ func TestKeys(t *testing.T) {
 
 func TestVerifyAndMigrate(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	c := &tool{t, shop, shop.Env()}
 	if out := c.run("verify"); !strings.Contains(out, "invariants hold") {
 		t.Errorf("verify:\n%s", out)

@@ -97,7 +97,7 @@ func (c *otlpReceiver) find(match func(exportedSpan) bool) (found []exportedSpan
 // instances, and the data has no secret.
 func TestTraceOfABuyer(t *testing.T) {
 	t.Parallel()
-	shop, receiver := programtest.NewShop(t), newReceiver(t)
+	shop, receiver := programtest.NewFixture(t), newReceiver(t)
 	env := shop.Env("LOG_LEVEL", "warn", "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL, "OTEL_EXPORTER_OTLP_COMPRESSION", "none",
 		"OTEL_BSP_SCHEDULE_DELAY", "100")
 	var services []service
@@ -113,13 +113,13 @@ func TestTraceOfABuyer(t *testing.T) {
 	s.addInTrace("cart-2", unsampled, "00")
 	pgtest.Until(t, "the requests are done", func() bool {
 		return s.call(http.MethodGet, "/v1/requests/"+id+"?wait=5", "", http.StatusOK)["status"] == "done" &&
-			shop.Number(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`) == 2
+			shop.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`) == 2
 	})
 
 	var call string // the span in its row, to which the others are linked
 	pgtest.Until(t, "the call is received", func() bool {
 		for _, s := range receiver.find(func(s exportedSpan) bool { return s.trace == sampled && s.links == nil }) {
-			if shop.Number(`SELECT count(*) FROM reservation_requests WHERE trace_parent = '00-`+s.trace+`-`+s.span+`-01'`) == 1 {
+			if shop.Int(`SELECT count(*) FROM reservation_requests WHERE trace_parent = '00-`+s.trace+`-`+s.span+`-01'`) == 1 {
 				call = s.trace + "/" + s.span
 			}
 		}
@@ -136,7 +136,7 @@ func TestTraceOfABuyer(t *testing.T) {
 	if linked := receiver.find(func(s exportedSpan) bool { return strings.Contains(strings.Join(s.links, " "), unsampled) }); len(linked) > 0 {
 		t.Errorf("%d spans are linked to a call that was not sampled", len(linked))
 	}
-	if n := shop.Number(`SELECT count(*) FROM reservation_requests WHERE trace_parent IS NOT NULL`); n != 1 {
+	if n := shop.Int(`SELECT count(*) FROM reservation_requests WHERE trace_parent IS NOT NULL`); n != 1 {
 		t.Errorf("%d requests have a trace, want that of the sampled call", n)
 	}
 	instances := map[string]bool{}
@@ -160,7 +160,7 @@ func TestTraceOfABuyer(t *testing.T) {
 // request is decided, and its row names a span of that trace.
 func TestMalformedTraceparent(t *testing.T) {
 	t.Parallel()
-	shop, receiver := programtest.NewShop(t), newReceiver(t)
+	shop, receiver := programtest.NewFixture(t), newReceiver(t)
 	process := programtest.StartProcess(t, shop.Env("LOG_LEVEL", "warn", "OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL,
 		"OTEL_EXPORTER_OTLP_COMPRESSION", "none", "OTEL_BSP_SCHEDULE_DELAY", "100"), "run", "--port", "0")
 	s := ready(t, process.Stdout)
@@ -183,11 +183,11 @@ func TestMalformedTraceparent(t *testing.T) {
 	for i, id := range ids {
 		pgtest.Until(t, fmt.Sprintf("the row of traceparent %q names a span that was exported", malformed[i]), func() bool {
 			return len(receiver.find(func(s exportedSpan) bool {
-				return shop.Number(`SELECT count(*) FROM reservation_requests WHERE request_id = '`+id+`' AND trace_parent = '00-`+s.trace+`-`+s.span+`-01'`) == 1
+				return shop.Int(`SELECT count(*) FROM reservation_requests WHERE request_id = '`+id+`' AND trace_parent = '00-`+s.trace+`-`+s.span+`-01'`) == 1
 			})) == 1
 		})
 	}
-	if n := shop.Number(`SELECT count(DISTINCT split_part(trace_parent, '-', 2)) FROM reservation_requests`); n != len(malformed) {
+	if n := shop.Int(`SELECT count(DISTINCT split_part(trace_parent, '-', 2)) FROM reservation_requests`); n != int64(len(malformed)) {
 		t.Errorf("%d traces for %d calls, want a new one for each", n, len(malformed))
 	}
 	if spans := receiver.find(func(s exportedSpan) bool { return strings.EqualFold(s.trace, trace) }); len(spans) > 0 {

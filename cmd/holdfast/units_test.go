@@ -59,9 +59,9 @@ func TestUnits(t *testing.T) {
 }
 
 // twoServices starts two processes of the all-in-one on one database.
-func twoServices(t *testing.T) (*programtest.Shop, [2]service) {
+func twoServices(t *testing.T) (*programtest.Fixture, [2]service) {
 	t.Helper()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	var services [2]service
 	for i := range services {
 		services[i] = ready(t, programtest.StartProcess(t, shop.Env("LOG_LEVEL", "warn"), "run", "--port", "0").Stdout)

@@ -11,7 +11,7 @@ import (
 // drains run.
 func TestDrainWhileEveryRequestFails(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 100)
 	shop.Admit("shirt", 40)
 	exec := func(sql string) {

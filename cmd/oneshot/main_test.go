@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { programtest.Main(m, main) }
 
 // pass runs a pass to its end and returns its report.
-func pass(t *testing.T, shop *programtest.Shop, command string, more ...string) map[string]any {
+func pass(t *testing.T, shop *programtest.Fixture, command string, more ...string) map[string]any {
 	t.Helper()
 	stdout, stderr, err := programtest.Once(t, run, shop.Env(more...), strings.Fields(command)...)
 	if err != nil {
@@ -51,11 +51,11 @@ const dueSQL = `SELECT count(*) FROM reservations WHERE status = 'held' AND expi
 // Without a command, sweep runs.
 func TestSweep(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 10)
 	shop.Admit("shirt", 7)
 	expectReport(t, pass(t, shop, "drain", "HOLD_TTL", "1s"), map[string]any{"claimed": 7., "held": 7., "more": false})
-	shop.Until("all holds are due", func() bool { return shop.Number(dueSQL) == 7 })
+	shop.Until("all holds are due", func() bool { return shop.Int(dueSQL) == 7 })
 	report := pass(t, shop, "", "SWEEP_BATCH", "3")
 	expectReport(t, report, map[string]any{"expired_count": 7.})
 	if report["scanned_at"] == nil {
@@ -72,7 +72,7 @@ func TestSweep(t *testing.T) {
 // they decide all requests.
 func TestDrainInTasks(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	const variants = 8
 	for i := range variants {
 		variant := fmt.Sprintf("ticket-%d", i)
@@ -100,7 +100,7 @@ WHERE status = 'queued'`
 // over.
 func TestRecover(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 2)
 	shop.Admit("shirt", 3)
 	if _, err := shop.DB.Exec(t.Context(), abandonSQL); err != nil {
@@ -118,7 +118,7 @@ const ageSQL = `UPDATE reservation_requests SET updated_at = clock_timestamp() -
 // Two tasks share the streams.
 func TestPurgeInTasks(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	const variants = 8
 	for i := range variants {
 		variant := fmt.Sprintf("ticket-%d", i)
@@ -145,7 +145,7 @@ func TestPurgeInTasks(t *testing.T) {
 
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 2)
 	expectReport(t, pass(t, shop, "verify"), map[string]any{"ok": true})
 	expectReport(t, pass(t, shop, "verify", "CLOUD_RUN_TASK_COUNT", "2", "CLOUD_RUN_TASK_INDEX", "1"), map[string]any{"left_to_first_task": true})
@@ -191,7 +191,7 @@ FROM generate_series(1, 5) AS n`
 // them. Without, neither uses them.
 func TestMetered(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	on := []string{"METERED_COMMANDS_ENABLED", "true", "METERED_RETENTION", "150m"}
 	for _, want := range []bool{true, false} {
 		expectReport(t, pass(t, shop, "migrate", on...), map[string]any{"migrated": want})
@@ -202,7 +202,7 @@ func TestMetered(t *testing.T) {
 	}
 	expectReport(t, pass(t, shop, "purge"), map[string]any{"command_keys": nil})
 	expectReport(t, pass(t, shop, "purge", on...), map[string]any{"command_keys": 3.})
-	if n := shop.Number(`SELECT count(*) FROM command_keys WHERE created_at > clock_timestamp() - interval '150 minutes'`); n != 2 {
+	if n := shop.Int(`SELECT count(*) FROM command_keys WHERE created_at > clock_timestamp() - interval '150 minutes'`); n != 2 {
 		t.Errorf("%d keys are left, want the two young ones", n)
 	}
 }
@@ -211,13 +211,13 @@ func TestMetered(t *testing.T) {
 // are ended by a recovery, and then purged.
 func TestRecoverCheckouts(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 5)
 	shop.Admit("shirt", 3)
 	pass(t, shop, "drain")
 	payments := programtest.ServePayments(t, func(programtest.PaymentCall) (int, string) { return 200, `{"result":"paid"}` })
-	paid, late, waiting := shop.Begin("cart-shirt-0", payments.URL), shop.Begin("cart-shirt-1", ""), shop.Begin("cart-shirt-2", "")
-	shop.Number(`WITH x AS (UPDATE checkouts SET deadline = created_at, next_attempt_at = created_at WHERE cart_id = 'cart-shirt-1' RETURNING 1) SELECT count(*) FROM x`)
+	paid, late, waiting := shop.BeginCheckout("cart-shirt-0", payments.URL), shop.BeginCheckout("cart-shirt-1", ""), shop.BeginCheckout("cart-shirt-2", "")
+	shop.Int(`WITH x AS (UPDATE checkouts SET deadline = created_at, next_attempt_at = created_at WHERE cart_id = 'cart-shirt-1' RETURNING 1) SELECT count(*) FROM x`)
 	env := []string{"CHECKOUT_CALLBACK_SECRET", programtest.CallbackSecret, "CHECKOUT_CALLBACK_PRIVATE", "true"}
 	report := pass(t, shop, "recover", env...)
 	want := map[string]any{"asked_late": 0., "claimed": 2., "committed": 1., "compensated": 1., "failed": 0., "pending": 0., "errors": 0., "more": false}
@@ -230,6 +230,6 @@ func TestRecoverCheckouts(t *testing.T) {
 		}
 	}
 	shop.Verify()
-	shop.Number(`WITH x AS (UPDATE checkouts SET ended_at = ended_at - interval '8 days' RETURNING 1) SELECT count(*) FROM x`)
+	shop.Int(`WITH x AS (UPDATE checkouts SET ended_at = ended_at - interval '8 days' RETURNING 1) SELECT count(*) FROM x`)
 	expectReport(t, pass(t, shop, "purge"), map[string]any{"checkouts": 2.})
 }

@@ -23,7 +23,7 @@ func TestWaitsForPromotion(t *testing.T) {
 	}
 	migrate := programtest.Start(t, run, map[string]string{"DATABASE_URL": url, "DATABASE_WAIT_MAX": "1h"}, "migrate")
 	migrate.Stderr.Line(t, "the start waits for it")
-	if _, err := programtest.Open(t, url).Exec(t.Context(), "SELECT pg_promote()"); err != nil {
+	if _, err := pgtest.Open(t, url).Exec(t.Context(), "SELECT pg_promote()"); err != nil {
 		t.Fatal(err)
 	}
 	if err := migrate.Wait(); err != nil {

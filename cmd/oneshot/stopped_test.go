@@ -35,7 +35,7 @@ func TestStoppedPass(t *testing.T) {
 
 func stoppedPass(t *testing.T, command string, stop func(*programtest.Inside)) {
 	t.Helper()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 5)
 	shop.Admit("shirt", 5)
 	exec := func(sql string) {
@@ -44,12 +44,12 @@ func stoppedPass(t *testing.T, command string, stop func(*programtest.Inside)) {
 			t.Fatal(err)
 		}
 	}
-	table, left := "inventory_stocks", func() int { return shop.Count().Unfinished }
+	table, left := "inventory_stocks", func() int64 { return int64(shop.Count().Unfinished) }
 	switch command {
 	case "sweep":
 		pass(t, shop, "drain")
 		exec(lapseSQL)
-		left = func() int { return shop.Number(dueSQL) }
+		left = func() int64 { return shop.Int(dueSQL) }
 	case "recover":
 		exec(abandonSQL)
 	case "purge":
@@ -57,7 +57,7 @@ func stoppedPass(t *testing.T, command string, stop func(*programtest.Inside)) {
 		exec(lapseSQL) // a request is kept while its hold is held
 		pass(t, shop, "sweep")
 		exec(ageSQL)
-		table, left = "reservation_requests", func() int { return shop.Count().Done }
+		table, left = "reservation_requests", func() int64 { return int64(shop.Count().Done) }
 	}
 	blocker, err := shop.DB.Begin(t.Context())
 	if err != nil {
@@ -69,7 +69,7 @@ func stoppedPass(t *testing.T, command string, stop func(*programtest.Inside)) {
 	}
 	running := programtest.Start(t, run, shop.Env("ONESHOT_TIME_MAX", "2s"), command)
 	shop.Until("the pass waits for the table", func() bool {
-		return shop.Number(`SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
+		return shop.Int(`SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
 	})
 	stop(running)
 	if err := running.Wait(); err != nil {
@@ -92,7 +92,7 @@ func stoppedPass(t *testing.T, command string, stop func(*programtest.Inside)) {
 // broken.
 func TestStoppedVerify(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	blocker, err := shop.DB.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestStoppedVerify(t *testing.T) {
 	}
 	running := programtest.Start(t, run, shop.Env(), "verify")
 	shop.Until("it waits for the table", func() bool {
-		return shop.Number(`SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
+		return shop.Int(`SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
 	})
 	if err := running.Stop(); err != nil {
 		t.Errorf("%v\n%s", err, running.Stderr)
@@ -117,7 +117,7 @@ func TestStoppedVerify(t *testing.T) {
 // only the old ones.
 func TestPurgeWakes(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	for _, sql := range []string{
 		`INSERT INTO river.river_job (args, kind, max_attempts, priority, queue, state, created_at)
 		 SELECT '{"lane": "normal", "slot": 0}', 'holdfast_wake', 5, 1, 'normal', 'available', clock_timestamp() - interval '2 hours'
@@ -133,7 +133,7 @@ func TestPurgeWakes(t *testing.T) {
 	}
 	expectReport(t, pass(t, shop, "purge", "CLOUD_RUN_TASK_COUNT", "2", "CLOUD_RUN_TASK_INDEX", "1"), map[string]any{"wakes": 0.})
 	expectReport(t, pass(t, shop, "purge"), map[string]any{"job": "purge", "wakes": 12000., "more": false})
-	if n := shop.Number(`SELECT count(*) FROM river.river_job`); n != 3 {
+	if n := shop.Int(`SELECT count(*) FROM river.river_job`); n != 3 {
 		t.Errorf("%d jobs are left, want the new wake, the one being worked, and the one of another kind", n)
 	}
 }
@@ -143,7 +143,7 @@ func TestPurgeWakes(t *testing.T) {
 // old schema, which the new programs refuse. The next one finishes.
 func TestStoppedMigrate(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	revertMigrations(t, shop)
 	blocker, err := shop.DB.Begin(t.Context())
 	if err != nil {
@@ -179,7 +179,7 @@ const lockingMigration = 6
 
 // revertMigrations reverts that migration, and River's newer ones. Ours begin
 // with the whole schema, which locks nothing that exists.
-func revertMigrations(t *testing.T, shop *programtest.Shop) {
+func revertMigrations(t *testing.T, shop *programtest.Fixture) {
 	t.Helper()
 	river, err := rivermigrate.New(riverpgxv5.New(shop.DB), &rivermigrate.Config{Schema: migrations.RiverSchema})
 	if err != nil {

@@ -19,7 +19,7 @@ const (
 // twice is the expected result of two concurrent executions of a pass.
 type twice struct {
 	// prepare makes the work of the pass.
-	prepare func(*testing.T, *programtest.Shop)
+	prepare func(*testing.T, *programtest.Fixture)
 	// hold is a statement whose locks are kept until both executions wait for
 	// them, or one has ended because the other has taken all the work.
 	hold string
@@ -49,15 +49,15 @@ SELECT count(*)
 FROM generate_series(1, 6) AS wanted -- up to lockingMigration
 WHERE (SELECT count(*) FROM river.river_migration AS m WHERE m.version = wanted) <> 1`
 
-func queue(_ *testing.T, shop *programtest.Shop) {
+func queue(_ *testing.T, shop *programtest.Fixture) {
 	shop.Stock("shirt", twiceUnits)
 	shop.Admit("shirt", twiceRequests)
 }
 
 // queued prepares queued requests, drains them if drained is set, and runs the
 // statements.
-func queued(drained bool, statements ...string) func(*testing.T, *programtest.Shop) {
-	return func(t *testing.T, shop *programtest.Shop) {
+func queued(drained bool, statements ...string) func(*testing.T, *programtest.Fixture) {
+	return func(t *testing.T, shop *programtest.Fixture) {
 		t.Helper()
 		queue(t, shop)
 		if drained {
@@ -75,11 +75,11 @@ var decidedOnce = programtest.Count{Done: twiceUnits, Failed: twiceRequests - tw
 
 var twices = map[string]twice{
 	"sweep": {
-		prepare: func(t *testing.T, shop *programtest.Shop) {
+		prepare: func(t *testing.T, shop *programtest.Fixture) {
 			t.Helper()
 			queue(t, shop)
 			pass(t, shop, "drain", "HOLD_TTL", "1s")
-			shop.Until("all holds are due for so long that a sweep waits for their stock", func() bool { return shop.Number(longDueSQL) == twiceUnits })
+			shop.Until("all holds are due for so long that a sweep waits for their stock", func() bool { return shop.Int(longDueSQL) == twiceUnits })
 		},
 		hold: `LOCK TABLE inventory_stocks IN ACCESS EXCLUSIVE MODE`,
 		sum:  map[string]float64{"expired_count": twiceUnits},
@@ -110,7 +110,7 @@ var twices = map[string]twice{
 		want: decidedOnce, none: decidedOtherThanOnceSQL,
 	},
 	"migrate": {
-		prepare: func(t *testing.T, shop *programtest.Shop) {
+		prepare: func(t *testing.T, shop *programtest.Fixture) {
 			t.Helper()
 			queued(true)(t, shop)
 			revertMigrations(t, shop)
@@ -131,7 +131,7 @@ func TestTwoExecutions(t *testing.T) {
 			if !ok {
 				t.Fatal("the pass has no case here")
 			}
-			shop := programtest.NewShop(t)
+			shop := programtest.NewFixture(t)
 			c.prepare(t, shop)
 			reports := c.run(t, shop, command)
 			sum := map[string]float64{}
@@ -147,7 +147,7 @@ func TestTwoExecutions(t *testing.T) {
 			if diff := cmp.Diff(c.want, shop.Count()); diff != "" {
 				t.Errorf("rows (-want +got):\n%s", diff)
 			}
-			if n := shop.Number(c.none); n != 0 {
+			if n := shop.Int(c.none); n != 0 {
 				t.Errorf("%d rows of %s, want none", n, c.none)
 			}
 			shop.Verify()
@@ -157,7 +157,7 @@ func TestTwoExecutions(t *testing.T) {
 
 // run starts the pass twice, lets both continue once they overlap, and returns
 // their reports.
-func (c twice) run(t *testing.T, shop *programtest.Shop, command string) (reports []map[string]any) {
+func (c twice) run(t *testing.T, shop *programtest.Fixture, command string) (reports []map[string]any) {
 	t.Helper()
 	blocker, err := shop.DB.Begin(t.Context())
 	if err != nil {
@@ -174,7 +174,7 @@ func (c twice) run(t *testing.T, shop *programtest.Shop, command string) (report
 		both = append(both, programtest.StartProcess(t, env, command))
 	}
 	waits := func(name string) bool {
-		return shop.Number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name = '`+name+`'`) > 0
+		return shop.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name = '`+name+`'`) > 0
 	}
 	shop.Until("both executions overlap", func() bool {
 		return slices.ContainsFunc(names, waits) && (waits(names[0]) || both[0].Stdout.String() != "") && (waits(names[1]) || both[1].Stdout.String() != "")

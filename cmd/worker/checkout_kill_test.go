@@ -34,7 +34,7 @@ func TestKilledAfterTheCallback(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			shop := programtest.NewShop(t)
+			shop := programtest.NewFixture(t)
 			shop.Stock("ticket", 5)
 			shop.Admit("ticket", 1)
 			first := programtest.StartProcess(t, shop.CallbackEnv())
@@ -53,15 +53,15 @@ func TestKilledAfterTheCallback(t *testing.T) {
 				}
 				return http.StatusOK, `{"result":"paid"}`
 			})
-			begun := shop.Begin("cart-ticket-0", payments.URL+"/paid")
+			begun := shop.BeginCheckout("cart-ticket-0", payments.URL+"/paid")
 			obstacle := <-locked
 			defer func() { _ = obstacle.Rollback(context.Background()) }()
-			shop.Until("the worker waits for the lock", func() bool { return shop.Number(waitingSQL) >= 1 })
+			shop.Until("the worker waits for the lock", func() bool { return shop.Int(waitingSQL) >= 1 })
 			first.Signal(syscall.SIGKILL)
 			if code := first.Wait(); code != -1 {
 				t.Fatalf("exit code %d of a worker that was killed", code)
 			}
-			shop.Until("the dead worker's transactions have ended", func() bool { return shop.Number(waitingSQL) == 0 })
+			shop.Until("the dead worker's transactions have ended", func() bool { return shop.Int(waitingSQL) == 0 })
 			if err := obstacle.Rollback(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,7 @@ func TestKilledAfterTheCallback(t *testing.T) {
 			if diff := cmp.Diff(c.attempts, attempts); diff != "" {
 				t.Errorf("attempts (-want +got):\n%s", diff)
 			}
-			if n := shop.Number(`SELECT stock * 10 + reserved FROM inventory_stocks`); n != 40 {
+			if n := shop.Int(`SELECT stock * 10 + reserved FROM inventory_stocks`); n != 40 {
 				t.Errorf("stock and reserved are %d, want 4 and 0", n)
 			}
 			shop.Verify()

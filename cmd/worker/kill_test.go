@@ -23,7 +23,7 @@ const lockStockSQL = `SELECT FROM inventory_stocks WHERE tenant_id = $1 AND vari
 // stock is still locked. The next worker decides all requests, once.
 func TestKilledInTheMiddleOfADrain(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	for _, variant := range []string{"ticket", "shirt"} {
 		shop.Stock(variant, 50)
 		if variant == "ticket" {
@@ -43,18 +43,18 @@ func TestKilledInTheMiddleOfADrain(t *testing.T) {
 	}
 
 	first := programtest.StartProcess(t, shop.Env())
-	shop.Until("drains of both lanes wait for their stock", func() bool { return shop.Number(waitingSQL) >= 2 })
+	shop.Until("drains of both lanes wait for their stock", func() bool { return shop.Int(waitingSQL) >= 2 })
 	first.Signal(syscall.SIGKILL)
 	if code := first.Wait(); code != -1 {
 		t.Fatalf("exit code %d of a worker that was killed", code)
 	}
-	shop.Until("the dead worker's transactions have ended", func() bool { return shop.Number(waitingSQL) == 0 })
+	shop.Until("the dead worker's transactions have ended", func() bool { return shop.Int(waitingSQL) == 0 })
 	if diff := cmp.Diff(programtest.Count{Unfinished: 200}, shop.Count()); diff != "" {
 		t.Fatalf("rows after the kill (-want +got):\n%s", diff)
 	}
 
 	second := programtest.StartProcess(t, shop.Env())
-	shop.Until("the next worker drains", func() bool { return shop.Number(waitingSQL) >= 2 })
+	shop.Until("the next worker drains", func() bool { return shop.Int(waitingSQL) >= 2 })
 	if err := obstacle.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestKilledInTheMiddleOfADrain(t *testing.T) {
 // continues to work when it is thawed.
 func TestFrozenInTheMiddleOfADrain(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("ticket", 50)
 	shop.Pin("ticket")
 	shop.Admit("ticket", 100)
@@ -84,7 +84,7 @@ func TestFrozenInTheMiddleOfADrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := programtest.StartProcess(t, shop.Env())
-	shop.Until("a drain waits for the stock", func() bool { return shop.Number(waitingSQL) >= 1 })
+	shop.Until("a drain waits for the stock", func() bool { return shop.Int(waitingSQL) >= 1 })
 	first.Signal(syscall.SIGSTOP)
 	if err := obstacle.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

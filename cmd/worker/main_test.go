@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { programtest.Main(m, main) }
 // arrive while it runs.
 func TestServes(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 30)
 	shop.Stock("ticket", 20)
 	shop.Pin("ticket")
@@ -35,7 +35,7 @@ func TestServes(t *testing.T) {
 
 func TestOneShot(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 30)
 	shop.Stock("ticket", 20)
 	shop.Pin("ticket")
@@ -62,7 +62,7 @@ func TestOneShot(t *testing.T) {
 // A worker serves only its lanes.
 func TestServesItsOwn(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 30)
 	shop.Stock("ticket", 20)
 	shop.Pin("ticket")

@@ -30,20 +30,20 @@ WHERE kind IN ('holdfast_sweep', 'holdfast_purge') AND state = 'completed'`
 // Two workers sweep and purge by their schedules, with River's periodic jobs.
 // No goroutine remains after their end.
 func TestMaintenance(t *testing.T) { //nolint:paralleltest // it looks for goroutines that are left
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 5)
 	shop.Admit("shirt", 8)
 	leak := goleak.IgnoreCurrent()
 	env := shop.Env("HOLD_TTL", "1s", "SWEEP_SCHEDULE", "@every 1s", "PURGE_SCHEDULE", "@every 1s")
 	first, second := programtest.Start(t, run, env), programtest.Start(t, run, env)
 	shop.Until("holds were made, and swept", func() bool {
-		return shop.Number(`SELECT count(*) FROM reservations WHERE status = 'expired'`) == 5
+		return shop.Int(`SELECT count(*) FROM reservations WHERE status = 'expired'`) == 5
 	})
-	if n := shop.Number(oldSQL); n != 3 {
+	if n := shop.Int(oldSQL); n != 3 {
 		t.Fatalf("%d failed requests, want 3", n)
 	}
 	shop.Until("old requests are purged", func() bool { return shop.Count() == programtest.Count{Done: 5} })
-	shop.Until("River has worked the first two passes and more", func() bool { return shop.Number(passesSQL) >= 3 })
+	shop.Until("River has worked the first two passes and more", func() bool { return shop.Int(passesSQL) >= 3 })
 	for _, worker := range []*programtest.Inside{first, second} {
 		if err := worker.Stop(); err != nil {
 			t.Errorf("stop: %v", err)
@@ -58,10 +58,10 @@ func TestMaintenance(t *testing.T) { //nolint:paralleltest // it looks for gorou
 // is an hour away. The next passes run at once, and a purge runs between them.
 func TestSweepGoesOn(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 1000)
 	const due = 450 // a pass has 200 batches
-	if n := shop.Number(`
+	if n := shop.Int(`
 		WITH due AS (
 			INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 			SELECT s.tenant_id, gen_random_uuid(), 'inventory.variant', s.variant_id, 'cart-' || n, 1, at, at, at
@@ -75,9 +75,9 @@ func TestSweepGoesOn(t *testing.T) {
 	}
 	worker := programtest.Start(t, run, shop.Env("SWEEP_SCHEDULE", "@every 1h", "PURGE_SCHEDULE", "@every 1h", "SWEEP_BATCH", "1"))
 	shop.Until("all due holds are swept", func() bool {
-		return shop.Number(`SELECT count(*) FROM reservations WHERE status = 'expired'`) == due
+		return shop.Int(`SELECT count(*) FROM reservations WHERE status = 'expired'`) == due
 	})
-	shop.Until("both passes have ended", func() bool { return shop.Number(passesSQL) == 2 })
+	shop.Until("both passes have ended", func() bool { return shop.Int(passesSQL) == 2 })
 	if err := worker.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
@@ -85,7 +85,7 @@ func TestSweepGoesOn(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	t.Parallel()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	worker := programtest.Start(t, run, shop.Env())
 	var line struct{ Health string }
 	if err := json.Unmarshal([]byte(worker.Stderr.Line(t, "the worker serves")), &line); err != nil {

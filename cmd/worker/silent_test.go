@@ -11,9 +11,9 @@ import (
 
 // behindWire returns a worker that connects to its database through a proxy,
 // once it has decided a request in each lane.
-func behindWire(t *testing.T, more ...string) (*programtest.Shop, *pgtest.Wire, *programtest.Inside) {
+func behindWire(t *testing.T, more ...string) (*programtest.Fixture, *pgtest.Wire, *programtest.Inside) {
 	t.Helper()
-	shop := programtest.NewShop(t)
+	shop := programtest.NewFixture(t)
 	shop.Stock("shirt", 100)
 	shop.Stock("ticket", 100)
 	shop.Pin("ticket")
@@ -66,7 +66,7 @@ func TestStoppedWhileSilentAboutAPayment(t *testing.T) {
 		<-answer
 		return http.StatusOK, `{"result":"paid"}`
 	})
-	begun := shop.Begin("cart-shirt-0", payments.URL)
+	begun := shop.BeginCheckout("cart-shirt-0", payments.URL)
 	<-called
 	wire.Silence()
 	close(answer)
@@ -76,7 +76,7 @@ func TestStoppedWhileSilentAboutAPayment(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 	next := programtest.Start(t, run, shop.CallbackEnv())
-	shop.Number(`WITH due AS (UPDATE checkouts SET next_attempt_at = clock_timestamp() RETURNING 1) SELECT count(*) FROM due`)
+	shop.Int(`WITH due AS (UPDATE checkouts SET next_attempt_at = clock_timestamp() RETURNING 1) SELECT count(*) FROM due`)
 	shop.Until("it is committed", func() bool { return shop.Checkout(begun.CheckoutID).Status == checkouts.Committed })
 	if err := next.Stop(); err != nil {
 		t.Errorf("stop: %v", err)

@@ -10,13 +10,8 @@ import (
 // pause and does not end.
 func TestStartSurvivesCuts(t *testing.T) {
 	t.Parallel()
-	programtest.StartSurvivesCuts(t, run, programtest.NewShop(t), 3, func(t *testing.T, worker *programtest.Inside) {
+	programtest.StartSurvivesCuts(t, run, programtest.NewFixture(t), 3, func(t *testing.T, worker *programtest.Inside) {
 		t.Helper()
 		worker.Stderr.Line(t, "the worker serves")
 	})
-}
-
-func TestBadInput(t *testing.T) {
-	t.Parallel()
-	programtest.BadInput(t, false)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
@@ -28,7 +28,7 @@ import (
 // market is a few carts and variants that many goroutines use concurrently.
 type market struct {
 	t        *testing.T
-	b        *queuestest.Bench
+	b        *testkit.Fixture
 	in       *admission.Intake
 	lanes    []*queues.Lane
 	carts    []string
@@ -173,7 +173,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	if n := m.b.Int(`SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); n != 0 {
 		t.Errorf("%d deadlocks", n)
 	}
-	m.b.Sound()
+	m.b.CheckInvariants()
 	report, err := verify.Run(t.Context(), m.b.DB, verify.Config{LifetimeMax: marketLifetime})
 	pgtest.Must(t, err)
 	for _, check := range report.Checks {
@@ -213,12 +213,12 @@ func TestLastUnits(t *testing.T) {
 	if n := b.Int(`SELECT count(*) FROM reservations WHERE status = 'committed'`); n != 4 {
 		t.Errorf("%d sold of 4", n)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // buy adds one candle to the cart, waits for the decision and, if pay is set,
 // checks out.
-func buy(ctx context.Context, b *queuestest.Bench, in *admission.Intake, lane *queues.Lane, cart string, pay bool) error {
+func buy(ctx context.Context, b *testkit.Fixture, in *admission.Intake, lane *queues.Lane, cart string, pay bool) error {
 	r, err := in.Submit(ctx, requestrows.Submission{TenantID: b.Tenant, CartID: cart, VariantID: "candle", Quantity: 1})
 	for err == nil && !r.Status.Finished() {
 		if _, err := lane.Serve(ctx, r.Slot); err != nil && !errors.Is(err, lanes.ErrBusy) {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -26,7 +26,7 @@ const directSteps = 5
 
 // decideOn admits a request through a new intake on db, which decides the
 // request if it can.
-func decideOn(t *testing.T, b *queuestest.Bench, db *pgxpool.Pool, s requestrows.Submission, config admission.IntakeConfig) (requests.View, error) {
+func decideOn(t *testing.T, b *testkit.Fixture, db *pgxpool.Pool, s requestrows.Submission, config admission.IntakeConfig) (requests.View, error) {
 	t.Helper()
 	config.Decider = b.Decider
 	return submitOn(t, db, b.Inserter, config, s, admission.Credentials{})
@@ -34,14 +34,14 @@ func decideOn(t *testing.T, b *queuestest.Bench, db *pgxpool.Pool, s requestrows
 
 // oneEffect drains, and fails the test unless n requests exist, each with one
 // hold of one unit and one audit row.
-func oneEffect(t *testing.T, b *queuestest.Bench, what string, n int64) {
+func oneEffect(t *testing.T, b *testkit.Fixture, what string, n int64) {
 	t.Helper()
 	lane := b.Lane(queues.LaneConfig{ServeFor: 50 * time.Millisecond})
-	b.Eventually("nothing is queued", func() bool {
+	b.Until("nothing is queued", func() bool {
 		b.Tick(lane)
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`) == 0
 	})
-	b.Sound()
+	b.CheckInvariants()
 	got := [...]int64{
 		b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`), b.Int(`SELECT count(*) FROM reservation_requests`),
 		b.Int(`SELECT count(*) FROM reservations WHERE status = 'held'`), b.Int(`SELECT reserved FROM inventory_stocks`),
@@ -52,9 +52,9 @@ func oneEffect(t *testing.T, b *queuestest.Bench, what string, n int64) {
 	}
 }
 
-// newDying returns a bench whose cart is read before it is decided, and a
+// newDying returns a fixture whose cart is read before it is decided, and a
 // submission under a key.
-func newDying(t *testing.T) (*queuestest.Bench, func(key string) requestrows.Submission) {
+func newDying(t *testing.T) (*testkit.Fixture, func(key string) requestrows.Submission) {
 	t.Helper()
 	b, _ := newDeciding(t)
 	b.Stock("shoe", 1000)
@@ -103,9 +103,9 @@ func TestSessionOfDirectDecisionEnds(t *testing.T) {
 
 // whole fails the test unless the nth request is decided completely or has no
 // row. It reports whether it is decided.
-func whole(t *testing.T, b *queuestest.Bench, what string, n int64) (decided bool) {
+func whole(t *testing.T, b *testkit.Fixture, what string, n int64) (decided bool) {
 	t.Helper()
-	b.Eventually("the broken session has ended", func() bool {
+	b.Until("the broken session has ended", func() bool {
 		return b.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()`) == 0
 	})
 	got := b.Int(`SELECT count(*) FROM reservation_requests`)

@@ -15,17 +15,16 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/reservationrows"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// newDeciding returns a bench of the normal lane, and a config whose intake
+// newDeciding returns a fixture of the normal lane, and a config whose intake
 // decides groups directly.
-func newDeciding(t *testing.T) (*queuestest.Bench, admission.IntakeConfig) {
+func newDeciding(t *testing.T) (*testkit.Fixture, admission.IntakeConfig) {
 	t.Helper()
 	b := newNormal(t)
 	b.Decider = b.NewDecider(queues.DrainConfig{})
@@ -99,14 +98,14 @@ func TestGroupIsDecidedAsItIsAdmitted(t *testing.T) {
 			if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`); n != 0 {
 				t.Errorf("%d are left", n)
 			}
-			b.Sound()
+			b.CheckInvariants()
 		})
 	}
 }
 
-// newDiverted returns the bench of another tenant, which is diverted and has 10
+// newDiverted returns the fixture of another tenant, which is diverted and has 10
 // shoes.
-func newDiverted(b *queuestest.Bench) *queuestest.Bench {
+func newDiverted(b *testkit.Fixture) *testkit.Fixture {
 	b.TB.Helper()
 	diverted := *b
 	diverted.Tenant = uuid.New()
@@ -124,7 +123,7 @@ func TestPartOfGroupIsDecided(t *testing.T) {
 	b.Stock("sock", 10)
 	stock := b.LockStock("sock")
 	diverted := newDiverted(b)
-	diverted.SubmitQueued(add("x", "shoe", "")) // in the diverted stream
+	diverted.SubmitAs(add("x", "shoe", "")) // in the diverted stream
 	neighbour := waiting("y", "shoe", "")
 	neighbour.TenantID = diverted.Tenant
 	answers := gather(t, b, config, []requestrows.Submission{waiting("a", "shoe", ""), waiting("a", "sock", ""), neighbour, waiting("b", "shoe", "")}).run()
@@ -136,12 +135,12 @@ func TestPartOfGroupIsDecided(t *testing.T) {
 	}
 	stock.Release()
 	lane := b.Lane(queues.LaneConfig{})
-	b.Until(lane, answers[1].request)
+	b.TickUntil(lane, answers[1].request)
 	b.Want(answers[1].request, requests.Done, "")
 	if n := b.Int(`SELECT count(*) FROM reservations`); n != 5 {
 		t.Errorf("%d holds, want 5", n)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // A group may have requests of both streams of the normal lane. The requests of
@@ -158,7 +157,7 @@ func TestGroupOfBothStreamsIsDecided(t *testing.T) {
 			t.Errorf("request %d in stream %d is %s, want done", i, a.view.Slot, a.view.Status)
 		}
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // A caller whose request was decided directly receives the view that Get
@@ -240,7 +239,7 @@ func TestReplayOfDirectDecision(t *testing.T) {
 	if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 2 {
 		t.Errorf("%d requests, want 2", n)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // If another transaction has locked a hold of the cart, callers wait no longer
@@ -259,9 +258,9 @@ func TestDirectDecisionBehindLockedHold(t *testing.T) {
 		t.Errorf("%s, want queued", v.Status)
 	}
 	extension.Release()
-	b.Until(b.Lane(queues.LaneConfig{}), v.Request)
+	b.TickUntil(b.Lane(queues.LaneConfig{}), v.Request)
 	b.Want(v.Request, requests.Done, "")
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // A direct decision locks no due hold of a variant whose stock another
@@ -279,8 +278,8 @@ func TestDirectDecisionLeavesHoldsOfLockedStock(t *testing.T) {
 	pgtest.Must(t, err)
 	b.Settle(b.Intake(config))
 	for _, variant := range []string{"shoe", "sock"} {
-		r := b.SubmitQueued(add("a", variant, ""))
-		b.Until(b.Lane(queues.LaneConfig{}), r)
+		r := b.SubmitAs(add("a", variant, ""))
+		b.TickUntil(b.Lane(queues.LaneConfig{}), r)
 	}
 	b.Lapse()
 	pgtest.Must(t, in.Refresh(t.Context())) // the intake knows which variants are hot
@@ -323,7 +322,7 @@ func TestDirectDecisionLeavesHoldsOfLockedStock(t *testing.T) {
 	if n := b.Int(`SELECT count(*) FROM reservations WHERE status = 'expired' AND ended_at >= expires_at`); n != 1 {
 		t.Errorf("%d holds are expired, want 1", n)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // panicky is a transaction that panics when a batch is sent.
@@ -335,16 +334,16 @@ func (panicky) SendBatch(context.Context, *pgx.Batch) pgx.BatchResults { panic("
 // other groups. The drains isolate the request that fails.
 func TestFailedDirectDecision(t *testing.T) {
 	t.Parallel()
-	for name, fail := range map[string]func(*queuestest.Bench) (end func()){
-		"error": func(b *queuestest.Bench) func() {
+	for name, fail := range map[string]func(*testkit.Fixture) (end func()){
+		"error": func(b *testkit.Fixture) func() {
 			b.Poison()
 			return func() {}
 		},
-		"error before": func(b *queuestest.Bench) func() {
+		"error before": func(b *testkit.Fixture) func() {
 			b.Decider.Before = func(context.Context, pgx.Tx) (pgx.Tx, error) { return nil, fmt.Errorf("a fault") }
 			return b.Poison
 		},
-		"panic": func(b *queuestest.Bench) func() {
+		"panic": func(b *testkit.Fixture) func() {
 			b.Decider.Before = func(_ context.Context, tx pgx.Tx) (pgx.Tx, error) { return panicky{tx}, nil }
 			return b.Poison
 		},
@@ -372,7 +371,7 @@ func TestFailedDirectDecision(t *testing.T) {
 				Retry: queues.RetryConfig{AttemptsMax: 2, Backoff: time.Millisecond, BackoffMax: time.Millisecond},
 			}})
 			pgtest.Must(t, err)
-			b.Until(lane, answers[1].request)
+			b.TickUntil(lane, answers[1].request)
 			b.Want(answers[0].request, requests.Done, "")
 			b.Want(answers[1].request, requests.Failed, requests.InternalError)
 			b.Want(answers[2].request, requests.Done, "")
@@ -380,7 +379,7 @@ func TestFailedDirectDecision(t *testing.T) {
 			if next.Status != requests.Done || b.Decider.Decided() != 1 {
 				t.Errorf("the next request is %s, %d were decided as they were admitted", next.Status, b.Decider.Decided())
 			}
-			b.Sound()
+			b.CheckInvariants()
 		})
 	}
 }
@@ -390,7 +389,7 @@ func TestFailedDirectDecision(t *testing.T) {
 // decided directly.
 func TestRoutesOutlastAPause(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 10)
 	in, err := admission.NewIntake(b.DB, b.Inserter, admission.IntakeConfig{Load: queues.NewLoad(b.DB, 0).Read})
 	pgtest.Must(t, err)

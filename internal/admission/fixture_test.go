@@ -13,10 +13,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -25,14 +23,14 @@ var discard = slog.New(slog.DiscardHandler)
 
 var shopper = audit.Origin{Actor: audit.User("hf_shop00"), CorrelationID: "c-7"}
 
-func newNormal(t testing.TB) *queuestest.Bench {
+func newNormal(t testing.TB) *testkit.Fixture {
 	t.Helper()
-	return queuestest.New(t, lanes.Normal, normal.NewLane)
+	return testkit.New(t, lanes.Normal)
 }
 
-func newHot(t testing.TB) *queuestest.Bench {
+func newHot(t testing.TB) *testkit.Fixture {
 	t.Helper()
-	return queuestest.New(t, lanes.Hot, hot.NewLane)
+	return testkit.New(t, lanes.Hot)
 }
 
 // bounded is an intake whose load is the test's last count.
@@ -42,7 +40,7 @@ type bounded struct {
 	load      atomic.Pointer[lanes.Load]
 }
 
-func newBounded(t *testing.T, b *queuestest.Bench, config admission.IntakeConfig) *bounded {
+func newBounded(t *testing.T, b *testkit.Fixture, config admission.IntakeConfig) *bounded {
 	t.Helper()
 	in := &bounded{published: queues.NewLoad(b.DB, 0)}
 	in.load.Store(&lanes.Load{Lanes: map[lanes.Lane]lanes.LaneLoad{}})
@@ -84,7 +82,7 @@ type crowd struct {
 
 // gather submits every submission to an intake that does not run yet, in the
 // order given. It returns when all of them wait in its queues.
-func gather(t *testing.T, b *queuestest.Bench, config admission.IntakeConfig, submissions []requestrows.Submission) *crowd {
+func gather(t *testing.T, b *testkit.Fixture, config admission.IntakeConfig, submissions []requestrows.Submission) *crowd {
 	t.Helper()
 	calls := make([]call, len(submissions))
 	for i, s := range submissions {
@@ -100,7 +98,7 @@ type call struct {
 }
 
 // gatherCalls is gather for callers with credentials.
-func gatherCalls(t *testing.T, b *queuestest.Bench, config admission.IntakeConfig, calls []call) *crowd {
+func gatherCalls(t *testing.T, b *testkit.Fixture, config admission.IntakeConfig, calls []call) *crowd {
 	t.Helper()
 	in, err := admission.NewIntake(b.DB, b.Inserter, config)
 	pgtest.Must(t, err)

@@ -298,7 +298,7 @@ func TestWakesCannotBeInserted(t *testing.T) {
 func TestWakesAreMerged(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
-	pgtest.Must(t, lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"))
+	b.Pin("shoe")
 	b.Exec(`DELETE FROM river.river_job`)
 	in, err := admission.NewIntake(b.DB, b.Inserter, admission.IntakeConfig{})
 	pgtest.Must(t, err)

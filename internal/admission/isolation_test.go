@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/admission"
-	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
@@ -37,7 +36,7 @@ func TestSubmitTxAfterAMove(t *testing.T) {
 			pgtest.Must(t, err)
 			var submitted requests.Request
 			err = b.AfterSnapshot(level, func() {
-				pgtest.Must(t, lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"))
+				b.Pin("shoe")
 				pgtest.Until(t, "the move ends", func() bool {
 					b.Tick(hotLane)
 					return b.Int(`SELECT count(*) FROM hot_variants WHERE state = 'hot'`) == 1

@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -57,7 +57,7 @@ func TestOneKeyFiftyTimes(t *testing.T) {
 	if replay.RequestID != answers[0].request.RequestID || replay.Status != requests.Done {
 		t.Errorf("a replay after the decision: %+v, want the first request, done", replay)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // A key belongs to one call. Another body under it is refused, in the same
@@ -250,7 +250,7 @@ func TestKeysCrosswise(t *testing.T) {
 	}
 }
 
-func crosswise(t *testing.T, b *queuestest.Bench, in *admission.Intake, key string) {
+func crosswise(t *testing.T, b *testkit.Fixture, in *admission.Intake, key string) {
 	if rand.IntN(3) > 0 {
 		s := add("a", "shoe", key)
 		s.TenantID = b.Tenant

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // A call that finishes at once keeps its idempotency key locked for long.
@@ -75,7 +75,7 @@ func TestLockedKeyDelaysNoOtherCall(t *testing.T) {
 
 func refusals(t *testing.T, why admission.Why) int64 {
 	t.Helper()
-	return queuestest.Counted(t, "holdfast.admission.refusals", map[string]string{"reason": string(why)})
+	return testkit.Counted(t, "holdfast.admission.refusals", map[string]string{"reason": string(why)})
 }
 
 // A lock on the table is distinguished from a lock on an idempotency key. With

@@ -10,8 +10,8 @@ import (
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -20,15 +20,15 @@ import (
 // The token of a caller without one, and a malformed token.
 var noToken, malformedToken = metered.Token{}, metered.ParseToken("rubbish")
 
-// guardedBench is a bench with four variants: "shoe" requires admission tokens,
+// guardedFixture is a fixture with four variants: "shoe" requires admission tokens,
 // "sock" is open, "song" is digital, and "film" is digital and requires tokens.
-type guardedBench struct {
-	*queuestest.Bench
+type guardedFixture struct {
+	*testkit.Fixture
 	t      *testing.T
 	tokens *metered.TokenStore
 }
 
-func newGuarded(t *testing.T) *guardedBench {
+func newGuarded(t *testing.T) *guardedFixture {
 	t.Helper()
 	b := newNormal(t)
 	pgtest.Must(t, migrations.Up(t.Context(), b.DB, &migrations.Config{Metered: true}))
@@ -36,16 +36,16 @@ func newGuarded(t *testing.T) *guardedBench {
 		VALUES ($1, 'shoe', 100, true, 'token'), ($1, 'sock', 100, true, 'open'), ($1, 'song', 0, false, 'open'), ($1, 'film', 0, false, 'token')`, b.Tenant)
 	commands, err := metered.New(b.DB, metered.Config{})
 	pgtest.Must(t, err)
-	return &guardedBench{b, t, commands.Tokens}
+	return &guardedFixture{b, t, commands.Tokens}
 }
 
 // mint makes a token for the subject ann and a variant; "" means all variants.
-func (b *guardedBench) mint(variant string) metered.Token {
+func (b *guardedFixture) mint(variant string) metered.Token {
 	b.t.Helper()
 	return b.mintMany(variant, 1)[0]
 }
 
-func (b *guardedBench) mintMany(variant string, n int) []metered.Token {
+func (b *guardedFixture) mintMany(variant string, n int) []metered.Token {
 	b.t.Helper()
 	grants, tokens := make([]metered.Grant, n), make([]metered.Token, n)
 	for i := range grants {
@@ -76,7 +76,7 @@ type effects struct {
 	Rates           map[string]int
 }
 
-func (b *guardedBench) want(what string, want effects) {
+func (b *guardedFixture) want(what string, want effects) {
 	b.t.Helper()
 	if want.Rates == nil {
 		want.Rates = map[string]int{}
@@ -103,15 +103,15 @@ func (b *guardedBench) want(what string, want effects) {
 }
 
 // spend makes a rate full again after the given number of hours.
-func (b *guardedBench) spend(scope string, hours int) {
+func (b *guardedFixture) spend(scope string, hours int) {
 	b.t.Helper()
 	b.Exec(`INSERT INTO budget_rates (tenant_id, scope, full_at)
 		VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000 + $3 * 3600000000000::bigint)
 		ON CONFLICT (tenant_id, scope) DO UPDATE SET full_at = excluded.full_at`, b.Tenant, scope, hours)
 }
 
-// submit submits one request of the bench's tenant.
-func (b *guardedBench) submit(in *admission.Intake, s requestrows.Submission, p admission.Credentials) answer {
+// submit submits one request of the fixture's tenant.
+func (b *guardedFixture) submit(in *admission.Intake, s requestrows.Submission, p admission.Credentials) answer {
 	b.t.Helper()
 	s.TenantID = b.Tenant
 	v, states, err := in.SubmitMetered(b.t.Context(), s, p)

@@ -51,7 +51,7 @@ func TestOneOfGroupIsRefused(t *testing.T) {
 				}
 				want.Rates[scope]++
 			}
-			answers := gatherCalls(t, b.Bench, meteredConfig, calls).run()
+			answers := gatherCalls(t, b.Fixture, meteredConfig, calls).run()
 			last := int64(0)
 			for i, a := range answers {
 				switch {
@@ -80,7 +80,7 @@ func TestGroupInOrder(t *testing.T) {
 	t.Parallel()
 	b := newGuarded(t)
 	b.spend("shop", 21)
-	answers := gatherCalls(t, b.Bench, meteredConfig, []call{
+	answers := gatherCalls(t, b.Fixture, meteredConfig, []call{
 		{add("a", "shoe", ""), credentials(noToken, "shop")}, {add("b", "sock", ""), credentials(noToken, "shop")}, {add("c", "shoe", ""), credentials(b.mint("shoe"), "shop")},
 		{add("d", "song", ""), credentials(noToken, "shop")}, {add("e", "sock", ""), credentials(noToken, "shop")}, {add("f", "sock", ""), credentials(noToken)},
 	}).run()
@@ -111,7 +111,7 @@ func TestMeteredGroupSplit(t *testing.T) {
 	for i, token := range b.mintMany("shoe", 9) {
 		calls = append(calls, call{add([]string{"good", "bad"}[i/4%2], "shoe", ""), credentials(token, "shop")})
 	}
-	for i, a := range gatherCalls(t, b.Bench, meteredConfig, calls).run() {
+	for i, a := range gatherCalls(t, b.Fixture, meteredConfig, calls).run() {
 		if bad := i/4%2 == 1; (a.err != nil) != bad || bad && pg.Constraint(a.err) != "poison" {
 			t.Errorf("caller %d: %v", i, a.err)
 		}
@@ -130,8 +130,8 @@ func TestMeteredUnknownFate(t *testing.T) {
 				t.Run(fmt.Sprintf("cut %d at %s, %d times", how, mark[:4], times), func(t *testing.T) {
 					t.Parallel()
 					b := newGuarded(t)
-					db, w := newWireAt(t, b.Bench, mark, how, times)
-					through := *b.Bench
+					db, w := newWireAt(t, b.Fixture, mark, how, times)
+					through := *b.Fixture
 					through.DB = db
 					calls := make([]call, 4)
 					for i, token := range b.mintMany("shoe", 4) {

@@ -127,7 +127,7 @@ func TestMeteredReplay(t *testing.T) {
 	b.want("another call", once)
 
 	s.IdempotencyKey = "key-2" // in one group
-	same := gatherCalls(t, b.Bench, meteredConfig, []call{{s, credentials(other, "shop")}, {s, credentials(other, "shop")}, {s, credentials(noToken, "shop")}}).run()
+	same := gatherCalls(t, b.Fixture, meteredConfig, []call{{s, credentials(other, "shop")}, {s, credentials(other, "shop")}, {s, credentials(noToken, "shop")}}).run()
 	for i, a := range same {
 		if a.err != nil || a.request.RequestID != same[0].request.RequestID || (a.states != nil) != (i == 0) {
 			t.Errorf("caller %d of one group: %+v, %+v, %v", i, a.request, a.states, a.err)
@@ -166,7 +166,7 @@ func TestRefusedKeyInOneGroup(t *testing.T) {
 	t.Parallel()
 	b := newGuarded(t)
 	good := b.mint("shoe")
-	answers := gatherCalls(t, b.Bench, meteredConfig, []call{
+	answers := gatherCalls(t, b.Fixture, meteredConfig, []call{
 		{add("a", "shoe", "key"), credentials(malformedToken, "shop")}, {add("a", "shoe", "key"), credentials(good, "shop")}, {add("a", "shoe", "key"), credentials(noToken, "shop")},
 	}).run()
 	if !errors.Is(answers[0].err, tokens.Malformed) {
@@ -188,7 +188,7 @@ func TestMeteredSameRequest(t *testing.T) {
 	b := newGuarded(t)
 	s := add("a", "shoe", "")
 	s.RequestID = uuid.New()
-	answers := gatherCalls(t, b.Bench, meteredConfig, []call{{s, credentials(b.mint("shoe"), "shop")}, {s, credentials(b.mint("shoe"), "shop")}}).run()
+	answers := gatherCalls(t, b.Fixture, meteredConfig, []call{{s, credentials(b.mint("shoe"), "shop")}, {s, credentials(b.mint("shoe"), "shop")}}).run()
 	for i, a := range answers {
 		if a.err != nil || a.request.RequestID != s.RequestID {
 			t.Errorf("caller %d: %+v, %v", i, a.request, a.err)

@@ -11,9 +11,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // Callers with keys of both kinds of call, drains and sweeps run concurrently.
@@ -21,7 +20,7 @@ import (
 func TestNormalOperationLogsNoError(t *testing.T) {
 	t.Parallel()
 	db, log := pgtest.NewLogged(t)
-	b := queuestest.On(t, db, lanes.Normal, normal.NewLane)
+	b := testkit.On(t, db, lanes.Normal)
 	b.Stock("shoe", 1000)
 	b.Exec(`UPDATE inventory_stocks SET hold_ttl_seconds = 1`)
 	var callers sync.WaitGroup
@@ -67,7 +66,7 @@ func TestNormalOperationLogsNoError(t *testing.T) {
 func TestKeyClaimedWhileItsGroupWaits(t *testing.T) {
 	t.Parallel()
 	db, log := pgtest.NewLogged(t)
-	b := queuestest.On(t, db, lanes.Normal, normal.NewLane)
+	b := testkit.On(t, db, lanes.Normal)
 	tx := b.Begin()
 	pgtest.Must(t, finishAtOnce(t.Context(), tx, b.Tenant, "key"))
 	pgtest.Must(t, keep(t.Context(), tx, b.Tenant, "key"))

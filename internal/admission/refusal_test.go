@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
 // queued puts n requests of a tenant for a variant into the status table.
-func queued(t *testing.T, b *queuestest.Bench, tenant uuid.UUID, variant string, n int) {
+func queued(t *testing.T, b *testkit.Fixture, tenant uuid.UUID, variant string, n int) {
 	t.Helper()
 	pgtest.Must(t, pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
 		for i := range n {
@@ -223,7 +223,7 @@ func TestMovingVariantClosesItsSlotOnly(t *testing.T) {
 	}
 	pgtest.Must(t, lanes.Control(t.Context(), b.DB, lanes.Hot, lanes.Patch{Paused: new(true)}, shopper))
 	queued(t, b, b.Tenant, "shoe", 12)
-	pgtest.Must(t, lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"))
+	b.Pin("shoe")
 	b.Exec(`UPDATE reservation_requests SET created_at = created_at - interval '61 minutes'`)
 	judged("entering")
 	pgtest.Must(t, lanes.Unpin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"))

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/ratelimit"
 	"github.com/holdfast/holdfast/requests"
@@ -41,9 +41,9 @@ func (c expiring) Err() error {
 	}
 }
 
-// newSilent returns a bench, and a pool that connects to the bench's database
+// newSilent returns a fixture, and a pool that connects to the fixture's database
 // through a proxy.
-func newSilent(t *testing.T, conns int32) (*queuestest.Bench, *pgxpool.Pool, *pgtest.Wire) {
+func newSilent(t *testing.T, conns int32) (*testkit.Fixture, *pgxpool.Pool, *pgtest.Wire) {
 	t.Helper()
 	b := newNormal(t)
 	wire := pgtest.NewWire(t, b.DB.Config().ConnString())
@@ -78,7 +78,7 @@ func submitOn(t *testing.T, db *pgxpool.Pool, inserter *queues.WakeInserter, con
 	return v, err
 }
 
-func submission(b *queuestest.Bench, cart, key string) requestrows.Submission {
+func submission(b *testkit.Fixture, cart, key string) requestrows.Submission {
 	s := add(cart, "shoe", key)
 	s.TenantID = b.Tenant
 	return s

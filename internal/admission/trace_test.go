@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -87,7 +87,7 @@ func TestTraceIsLinked(t *testing.T) {
 func TestAdmissionAndDecisionAreCounted(t *testing.T) {
 	count := func(name string, labels map[string]string) int64 {
 		labels["lane"] = string(lanes.Normal)
-		return queuestest.Counted(t, name, labels)
+		return testkit.Counted(t, name, labels)
 	}
 	b := newNormal(t)
 	b.Stock("shoe", 2)

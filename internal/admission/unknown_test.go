@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // cut is the point at which the connection to the database breaks when a commit
@@ -49,12 +49,12 @@ type wire struct {
 
 // newWire returns a pool whose connections use the proxy. The mark is the
 // variant, which only the insert of a group contains.
-func newWire(t *testing.T, b *queuestest.Bench, how cut, times int64) (*pgxpool.Pool, *wire) {
+func newWire(t *testing.T, b *testkit.Fixture, how cut, times int64) (*pgxpool.Pool, *wire) {
 	t.Helper()
 	return newWireAt(t, b, "shoe", how, times)
 }
 
-func newWireAt(t *testing.T, b *queuestest.Bench, mark string, how cut, times int64) (*pgxpool.Pool, *wire) {
+func newWireAt(t *testing.T, b *testkit.Fixture, mark string, how cut, times int64) (*pgxpool.Pool, *wire) {
 	t.Helper()
 	config := b.DB.Config()
 	network, address := config.ConnConfig.Host, strconv.Itoa(int(config.ConnConfig.Port))
@@ -206,7 +206,7 @@ func TestCommitOfUnknownFate(t *testing.T) {
 
 // newGate makes every commit of an admission wait until the gate is rolled
 // back, whatever the lock_timeout of the connection.
-func newGate(t *testing.T, b *queuestest.Bench) pgx.Tx {
+func newGate(t *testing.T, b *testkit.Fixture) pgx.Tx {
 	t.Helper()
 	b.Exec(`CREATE FUNCTION wait_at_the_gate() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN PERFORM set_config('lock_timeout', '0', true), pg_advisory_xact_lock(1); RETURN NULL; END $$`)

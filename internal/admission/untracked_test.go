@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -19,33 +19,33 @@ import (
 // nothing.
 func TestNewQuantityOnceUntracked(t *testing.T) {
 	t.Parallel()
-	drained := func(b *queuestest.Bench) requests.Request {
-		r := b.SubmitQueued(set("a", "shoe", 1))
+	drained := func(b *testkit.Fixture) requests.Request {
+		r := b.SubmitAs(set("a", "shoe", 1))
 		if r.Status != requests.Queued {
 			b.TB.Errorf("it is %s, want queued", r.Status)
 		}
-		b.Until(b.Lane(queues.LaneConfig{}), r)
+		b.TickUntil(b.Lane(queues.LaneConfig{}), r)
 		return r
 	}
-	direct := func(b *queuestest.Bench) requests.Request {
+	direct := func(b *testkit.Fixture) requests.Request {
 		b.Decider = b.NewDecider(queues.DrainConfig{})
 		in := b.Intake(admission.IntakeConfig{Decider: b.Decider, Load: queues.NewLoad(b.DB, 0).Read})
 		b.Settle(in)
 		return b.SubmitDirect(in, set("a", "shoe", 1)).Request
 	}
-	inTx := func(b *queuestest.Bench) (r requests.Request) {
+	inTx := func(b *testkit.Fixture) (r requests.Request) {
 		s := set("a", "shoe", 1)
 		s.TenantID, s.RequestID = b.Tenant, requestrows.NewID()
 		pgtest.Must(t, pgx.BeginFunc(b.TB.Context(), b.DB, func(tx pgx.Tx) (err error) {
 			r, err = admission.SubmitTx(b.TB.Context(), tx, b.Inserter, s)
 			return err
 		}))
-		b.Until(b.Lane(queues.LaneConfig{}), r)
+		b.TickUntil(b.Lane(queues.LaneConfig{}), r)
 		return r
 	}
 	for name, c := range map[string]struct {
-		bench func(testing.TB) *queuestest.Bench
-		send  func(*queuestest.Bench) requests.Request
+		fixture func(testing.TB) *testkit.Fixture
+		send    func(*testkit.Fixture) requests.Request
 	}{
 		"drain, normal lane":  {newNormal, drained},
 		"drain, hot lane":     {newHot, drained},
@@ -56,10 +56,10 @@ func TestNewQuantityOnceUntracked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := c.bench(t)
+			b := c.fixture(t)
 			b.Stock("shoe", 10)
-			held := b.SubmitQueued(add("a", "shoe", ""))
-			b.Until(b.Lane(queues.LaneConfig{}), held)
+			held := b.SubmitAs(add("a", "shoe", ""))
+			b.TickUntil(b.Lane(queues.LaneConfig{}), held)
 			b.Exec(`UPDATE inventory_stocks SET tracked = false WHERE variant_id = 'shoe'`)
 			b.Want(c.send(b), requests.Done, "")
 			if n := b.Int(`SELECT count(*) FROM reservations WHERE status = 'released' AND release_reason = 'replaced'`); n != 1 {
@@ -71,8 +71,8 @@ func TestNewQuantityOnceUntracked(t *testing.T) {
 			if n := b.Int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.released' AND target_id = $1`, held.RequestID); n != 1 {
 				t.Errorf("%d audit rows of the release, want 1", n)
 			}
-			again := b.SubmitQueued(set("a", "shoe", 2)) // there is nothing to release
-			b.Until(b.Lane(queues.LaneConfig{}), again)
+			again := b.SubmitAs(set("a", "shoe", 2)) // there is nothing to release
+			b.TickUntil(b.Lane(queues.LaneConfig{}), again)
 			b.Want(again, requests.Done, "")
 		})
 	}
@@ -83,12 +83,12 @@ func TestNewQuantityOnceUntrackedInACheckout(t *testing.T) {
 	t.Parallel()
 	b := newNormal(t)
 	b.Stock("shoe", 10)
-	held := b.SubmitQueued(add("a", "shoe", ""))
-	b.Until(b.Lane(queues.LaneConfig{}), held)
+	held := b.SubmitAs(add("a", "shoe", ""))
+	b.TickUntil(b.Lane(queues.LaneConfig{}), held)
 	b.Exec(`UPDATE reservations SET checkout_id = gen_random_uuid()`)
 	b.Exec(`UPDATE inventory_stocks SET tracked = false WHERE variant_id = 'shoe'`)
-	r := b.SubmitQueued(set("a", "shoe", 5))
-	b.Until(b.Lane(queues.LaneConfig{}), r)
+	r := b.SubmitAs(set("a", "shoe", 5))
+	b.TickUntil(b.Lane(queues.LaneConfig{}), r)
 	b.Want(r, requests.Failed, requests.Cancelled)
 	if n := b.Int(`SELECT count(*) FROM reservations WHERE status = $1`, reservations.Held); n != 1 {
 		t.Errorf("%d holds, want the one of the checkout", n)

@@ -17,13 +17,13 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
-func remove(t *testing.T, b *queuestest.Bench, cart, variant string) requests.Removed {
+func remove(t *testing.T, b *testkit.Fixture, cart, variant string) requests.Removed {
 	t.Helper()
 	removed, err := carts.Remove(t.Context(), b.DB, b.Tenant, cart, variant, reservations.Abandoned, shopper)
 	pgtest.Must(t, err)
@@ -31,7 +31,7 @@ func remove(t *testing.T, b *queuestest.Bench, cart, variant string) requests.Re
 }
 
 // lapse moves the deadline of a hold one second into the past.
-func lapse(b *queuestest.Bench, r requests.Request) {
+func lapse(b *testkit.Fixture, r requests.Request) {
 	b.TB.Helper()
 	b.Exec(`UPDATE reservations
 		SET first_held_at = first_held_at - interval '1 day', held_at = held_at - interval '1 day', expires_at = clock_timestamp() - interval '1 second'
@@ -83,7 +83,7 @@ func TestRemove(t *testing.T) {
 	if n := b.Int(`SELECT reserved FROM inventory_stocks WHERE variant_id = 'shoe'`); n != 2 {
 		t.Errorf("reserved %d, want 2", n)
 	}
-	b.Sound()
+	b.CheckInvariants()
 
 	records, err := audit.History(t.Context(), b.DB, b.Tenant, queued.RequestID)
 	pgtest.Must(t, err)
@@ -101,7 +101,7 @@ func TestRemove(t *testing.T) {
 // releases its hold.
 func TestRemoveWaitsForTheDrain(t *testing.T) {
 	t.Parallel()
-	for name, b := range map[string]*queuestest.Bench{"normal": newNormal(t), "hot": newHot(t)} {
+	for name, b := range map[string]*testkit.Fixture{"normal": newNormal(t), "hot": newHot(t)} {
 		t.Run(name, func(t *testing.T) {
 			b.Stock("shoe", 1)
 			b.Tick(b.Lane(queues.LaneConfig{}))
@@ -113,14 +113,14 @@ func TestRemoveWaitsForTheDrain(t *testing.T) {
 			if n := b.Int(`SELECT reserved FROM inventory_stocks`); n != 0 {
 				t.Errorf("reserved %d, want 0", n)
 			}
-			b.Sound()
+			b.CheckInvariants()
 		})
 	}
 }
 
 // removeBehindDrain removes a cart while a drain decides its request. It reports
 // false if the drain gave up before: a drain of the hot lane waits briefly.
-func removeBehindDrain(t *testing.T, b *queuestest.Bench) bool {
+func removeBehindDrain(t *testing.T, b *testkit.Fixture) bool {
 	t.Helper()
 	r := b.Submit("a", "shoe", 1)
 	stalled := b.Lock(`LOCK TABLE reservations IN SHARE MODE`) // blocks the drain during its transaction
@@ -216,7 +216,7 @@ func TestRemoveAcknowledges(t *testing.T) {
 	if _, err := checkout(); !errors.Is(err, inventory.ErrCartEmpty) {
 		t.Errorf("%v, want ErrCartEmpty", err)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // An invalid reason is rejected before anything is cancelled.
@@ -284,7 +284,7 @@ func TestCheckoutDuringDrain(t *testing.T) {
 	if err != nil || len(committed) != 2 {
 		t.Errorf("%d committed, %v; want both", len(committed), err)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // Two concurrent checkouts commit the cart once.
@@ -319,7 +319,7 @@ func TestCheckoutsAtOnce(t *testing.T) {
 	if stock, reserved := b.Int(`SELECT stock FROM inventory_stocks`), b.Int(`SELECT reserved FROM inventory_stocks`); stock != 30 || reserved != 0 {
 		t.Errorf("stock %d, reserved %d, want 30 and 0", stock, reserved)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // levels are the isolation levels, and the errors that a verb which needs READ
@@ -332,12 +332,12 @@ var levels = map[pgx.TxIsoLevel]error{
 // removal that did not see the hold would miss a part of the cart.
 func TestCartVerbsSeeTheWholeCart(t *testing.T) {
 	t.Parallel()
-	for name, verb := range map[string]func(b *queuestest.Bench, tx pgx.Tx) (int, error){
-		"checkout": func(b *queuestest.Bench, tx pgx.Tx) (int, error) {
+	for name, verb := range map[string]func(b *testkit.Fixture, tx pgx.Tx) (int, error){
+		"checkout": func(b *testkit.Fixture, tx pgx.Tx) (int, error) {
 			ended, err := carts.CheckoutTx(b.TB.Context(), tx, b.Tenant, "a", audit.Origin{})
 			return len(ended), err
 		},
-		"remove": func(b *queuestest.Bench, tx pgx.Tx) (int, error) {
+		"remove": func(b *testkit.Fixture, tx pgx.Tx) (int, error) {
 			removed, err := carts.RemoveTx(b.TB.Context(), tx, b.Tenant, "a", "", reservations.CartRemoved, audit.Origin{})
 			return len(removed.Released), err
 		},
@@ -365,7 +365,7 @@ func TestCartVerbsSeeTheWholeCart(t *testing.T) {
 				if left := b.Int(`SELECT count(*) FROM reservations WHERE status = 'held'`); ended+int(left) != 2 || left == 1 {
 					t.Errorf("%d ended and %d left, want all or none of 2", ended, left)
 				}
-				b.Sound()
+				b.CheckInvariants()
 			})
 		}
 	}

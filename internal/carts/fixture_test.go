@@ -21,11 +21,9 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/verify"
 )
@@ -34,20 +32,20 @@ const lifetimeMax = 2 * time.Hour
 
 var shopper = audit.Origin{Actor: audit.User("hf_shop00"), CorrelationID: "c-7"}
 
-func newNormal(t testing.TB) *queuestest.Bench {
+func newNormal(t testing.TB) *testkit.Fixture {
 	t.Helper()
-	return queuestest.New(t, lanes.Normal, normal.NewLane)
+	return testkit.New(t, lanes.Normal)
 }
 
-func newHot(t testing.TB) *queuestest.Bench {
+func newHot(t testing.TB) *testkit.Fixture {
 	t.Helper()
-	return queuestest.New(t, lanes.Hot, hot.NewLane)
+	return testkit.New(t, lanes.Hot)
 }
 
 // shop is a database with a tenant and its carts. It has a pool for groups that
 // counts their transactions.
 type shop struct {
-	*queuestest.Bench
+	*testkit.Fixture
 	t    *testing.T
 	lane *queues.Lane
 	pool *pgxpool.Pool
@@ -56,7 +54,7 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{Bench: newNormal(t), t: t, counts: &counts{}}
+	s := &shop{Fixture: newNormal(t), t: t, counts: &counts{}}
 	s.lane = s.Lane(queues.LaneConfig{})
 	config := s.DB.Config()
 	config.ConnConfig.Tracer = s.counts
@@ -75,9 +73,9 @@ func (s *shop) open(config *pgxpool.Config) *pgxpool.Pool {
 
 // apart returns the same database for another tenant.
 func (s *shop) apart() *shop {
-	other, bench := *s, *s.Bench
-	bench.Tenant = uuid.New()
-	other.Bench = &bench
+	other, fixture := *s, *s.Fixture
+	fixture.Tenant = uuid.New()
+	other.Fixture = &fixture
 	return &other
 }
 
@@ -211,7 +209,7 @@ func (s *shop) count(status reservations.Status, ids []uuid.UUID) int {
 // sound fails the test unless the rows keep all invariants.
 func (s *shop) sound() {
 	s.t.Helper()
-	mustBeSound(s.t, s.Bench, verify.Config{})
+	mustBeSound(s.t, s.Fixture, verify.Config{})
 }
 
 func (s *shop) cart(action inventory.Action, cart, variant string) carts.Call {

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // trial is a call that may be interrupted, and the holds that it changes.
@@ -136,7 +136,7 @@ func (s *shop) effect(what string, c *trial) (times int64) {
 // callers have repeated their calls as the answers require.
 func (s *shop) checkTrials(what string, trials []trial, outcomes []outcome) {
 	s.t.Helper()
-	s.Eventually("no transaction is open", func() bool {
+	s.Until("no transaction is open", func() bool {
 		return s.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()`) == 0
 	})
 	effects := make([]int64, len(trials))
@@ -245,7 +245,7 @@ func TestGroupProcess(t *testing.T) { //nolint:paralleltest // runs in a separat
 	if db == nil {
 		return
 	}
-	s := &shop{t: t, Bench: &queuestest.Bench{TB: t, Tenant: uuid.MustParse(os.Getenv(dieTenant))}}
+	s := &shop{t: t, Fixture: &testkit.Fixture{Fixture: pgtest.Fixture{TB: t}, Tenant: uuid.MustParse(os.Getenv(dieTenant))}}
 	var ids []uuid.UUID
 	for text := range strings.SplitSeq(os.Getenv(dieIDs), ",") {
 		ids = append(ids, uuid.MustParse(text))
@@ -389,7 +389,7 @@ func TestSwallowedCommit(t *testing.T) {
 	t.Parallel()
 	s := newTrialShop(t)
 	ids := s.hold(item{"a", "shoe", 1}, item{"b", "shoe", 1}, item{"c", "shoe", 1})
-	s.SubmitQueued(requestrows.Submission{CartID: "c", VariantID: "shoe", Quantity: 1})
+	s.SubmitAs(requestrows.Submission{CartID: "c", VariantID: "shoe", Quantity: 1})
 	wire, db := s.behind()
 	c := gather(t, db, carts.Config{AttemptTimeout: time.Minute})
 	c.join(t.Context(), keyed("key", s.checkout("a")), s.checkout("b"), s.remove("c", ""), s.release(ids[0]))

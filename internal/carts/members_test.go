@@ -31,8 +31,8 @@ type memberCase struct {
 
 // in returns the shop for a subtest.
 func (s *shop) in(t *testing.T) *shop {
-	part, bench := *s, *s.Bench
-	bench.TB, part.Bench, part.t = t, &bench, t
+	part, fixture := *s, *s.Fixture
+	fixture.TB, part.Fixture, part.t = t, &fixture, t
 	return &part
 }
 
@@ -62,7 +62,7 @@ var refusals = []memberCase{
 	}},
 	{name: "a request of the cart is queued", make: func(s *shop, cart string) (carts.Call, func(*answer)) {
 		ids := s.hold(item{cart, "shoe", 1})
-		s.SubmitQueued(requestrows.Submission{CartID: cart, VariantID: "boot", Quantity: 1})
+		s.SubmitAs(requestrows.Submission{CartID: cart, VariantID: "boot", Quantity: 1})
 		return keyed("pending "+cart, s.checkout(cart)), s.wants(requestrows.ErrRequestsPending, ids...)
 	}},
 	{name: "the cart is empty", make: func(s *shop, cart string) (carts.Call, func(*answer)) {
@@ -134,7 +134,7 @@ var replays = []memberCase{
 	}},
 	{name: "the key belongs to a queued request", make: func(s *shop, cart string) (carts.Call, func(*answer)) {
 		id := s.hold(item{cart, "shoe", 1})[0]
-		s.SubmitQueued(requestrows.Submission{CartID: "other " + cart, VariantID: "shoe", Quantity: 1, IdempotencyKey: "of a request " + cart})
+		s.SubmitAs(requestrows.Submission{CartID: "other " + cart, VariantID: "shoe", Quantity: 1, IdempotencyKey: "of a request " + cart})
 		return keyed("of a request "+cart, s.release(id)), s.wants(tenants.ErrKeyReused, id)
 	}},
 	{name: "the answer was stored by a group", make: func(s *shop, cart string) (carts.Call, func(*answer)) {
@@ -157,7 +157,7 @@ var replays = []memberCase{
 		c := keyed("stored "+cart, s.checkout(cart))
 		first, err := s.single(c)
 		s.must(err)
-		s.SubmitQueued(requestrows.Submission{CartID: cart, VariantID: "boot", Quantity: 1})
+		s.SubmitAs(requestrows.Submission{CartID: cart, VariantID: "boot", Quantity: 1})
 		return c, s.replayed(cart, first.Result)
 	}},
 }
@@ -210,7 +210,7 @@ var departures = []memberCase{
 	}},
 	{name: "a request of the cart to empty is queued", make: func(s *shop, cart string) (carts.Call, func(*answer)) {
 		ids := s.hold(item{cart, "shoe", 1})
-		r := s.SubmitQueued(requestrows.Submission{CartID: cart, VariantID: "boot", Quantity: 1})
+		r := s.SubmitAs(requestrows.Submission{CartID: cart, VariantID: "boot", Quantity: 1})
 		check := s.departs(s.remove(cart, ""), released, ids...)
 		return s.remove(cart, ""), func(a *answer) {
 			check(a)

@@ -2,7 +2,6 @@ package carts_test
 
 import (
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -22,11 +21,9 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/reservationrows"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -47,7 +44,7 @@ var (
 // hot, "sock" has a limit per cart, and "sofa" allows backorder.
 type modelShop struct {
 	t      *testing.T
-	b      *queuestest.Bench
+	b      *testkit.Fixture
 	in     *admission.Intake
 	lanes  []*queues.Lane
 	groups []*carts.Groups
@@ -70,28 +67,20 @@ type modelShop struct {
 
 func newModelShop(t *testing.T) *modelShop {
 	t.Helper()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	relaxCommits(b)
 	for _, v := range modelVariants {
 		b.Stock(v, 0)
 	}
 	b.Exec(`UPDATE inventory_stocks SET backorder = true WHERE variant_id = 'sofa'`)
-	if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"); err != nil {
-		t.Fatal(err)
-	}
+	b.Pin("shoe")
 	config := queues.LaneConfig{DrainConfig: queues.DrainConfig{
 		Batch: 10, Terms: inventory.Terms{TTL: modelTTL, LifetimeMax: modelLifetimeMax},
 	}}
 	b.Decider = b.NewDecider(config.DrainConfig)
 	s := &modelShop{t: t, b: b, in: b.Intake(admission.IntakeConfig{})}
 	b.Settle(s.in)
-	for _, newLane := range []queuestest.NewLane{hot.NewLane, normal.NewLane, normal.NewLane} {
-		lane, err := newLane(b.DB, slog.New(slog.DiscardHandler), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.lanes = append(s.lanes, lane)
-	}
+	s.lanes = []*queues.Lane{b.HotLane(config), b.Lane(config), b.Lane(config)}
 	s.crowdDB = ownPool(t, b.DB, 4)
 	for range 2 {
 		s.groups = append(s.groups, runGroups(t, ownPool(t, b.DB, 4), carts.Config{}))
@@ -536,7 +525,7 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	s := newModelShop(t)
 	calls, grouped := 0, int64(0)
-	for _, seed := range queuestest.Seeds(3) {
+	for _, seed := range testkit.Seeds(3) {
 		random := rand.New(rand.NewPCG(seed, 1<<32))
 		s.reset(random)
 		for round := range modelRounds {
@@ -548,7 +537,7 @@ func TestModel(t *testing.T) {
 				t.Fatalf("seed %d, round %d", seed, round)
 			}
 		}
-		s.b.Sound()
+		s.b.CheckInvariants()
 		const groupsSQL = `
 			SELECT count(*)
 			FROM (SELECT FROM audit_log WHERE actor_id = 'hf_shop00' GROUP BY xmin::text HAVING count(DISTINCT correlation_id) > 1) AS groups`

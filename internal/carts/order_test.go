@@ -15,10 +15,9 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -53,7 +52,7 @@ func oneGroup(t *testing.T, g *carts.Groups, calls []carts.Call) []string {
 // however they are split into transactions.
 func TestCallsOfOneCartKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	for _, v := range modelVariants {
 		b.Stock(v, 100)
 	}
@@ -111,14 +110,14 @@ func TestCallsOfOneCartKeepTheirOrder(t *testing.T) {
 			t.Errorf("case %d: %s, want %s", i, got, c.want)
 		}
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // lockSlowly claims a key, and closes claimed. It waits until another
 // transaction waits for the key, locks the stock of a variant, and ends when
 // another transaction waits for the stock, or with an error when ctx ends: a
 // wait of 10 ms can end unseen.
-func lockSlowly(ctx context.Context, b *queuestest.Bench, c carts.Call, variant string, claimed chan<- struct{}) error {
+func lockSlowly(ctx context.Context, b *testkit.Fixture, c carts.Call, variant string, claimed chan<- struct{}) error {
 	return pgx.BeginFunc(ctx, b.DB, func(tx pgx.Tx) error {
 		_, err := tenants.ClaimKeyTx(ctx, tx, c.TenantID, c.Key, c.Fingerprint)
 		if err == nil {
@@ -139,7 +138,7 @@ func lockSlowly(ctx context.Context, b *queuestest.Bench, c carts.Call, variant 
 }
 
 // waitsForIt waits until a session waits for a lock, or ctx ends.
-func waitsForIt(ctx context.Context, b *queuestest.Bench) {
+func waitsForIt(ctx context.Context, b *testkit.Fixture) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	const waitingSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
@@ -158,7 +157,7 @@ func waitsForIt(ctx context.Context, b *queuestest.Bench) {
 // the other calls together.
 func TestGroupGivesWayToAKeyInUse(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 100)
 	names := []string{"a", "b", "c"}
 	calls := make([]carts.Call, len(names))

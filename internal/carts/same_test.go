@@ -18,9 +18,8 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -30,7 +29,7 @@ import (
 type twins struct {
 	t      *testing.T
 	random *rand.Rand
-	b      [2]*queuestest.Bench
+	b      [2]*testkit.Fixture
 	lanes  [2]*queues.Lane
 	holds  []uuid.UUID // ids of the requested holds
 	calls  int
@@ -40,7 +39,7 @@ func newTwins(t *testing.T, seed uint64) *twins {
 	t.Helper()
 	w := &twins{t: t, random: rand.New(rand.NewPCG(seed, 1<<33))}
 	for i := range w.b {
-		w.b[i] = queuestest.New(t, lanes.Normal, normal.NewLane)
+		w.b[i] = testkit.New(t, lanes.Normal)
 		w.b[i].Tenant = w.b[0].Tenant
 		w.lanes[i] = w.b[i].Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{
 			Terms: inventory.Terms{TTL: modelTTL, LifetimeMax: modelLifetimeMax},
@@ -68,7 +67,7 @@ func (w *twins) add() {
 		}
 		w.holds = append(w.holds, s.RequestID)
 		for _, b := range w.b {
-			b.SubmitQueued(s)
+			b.SubmitAs(s)
 		}
 	}
 	if w.random.IntN(4) > 0 {
@@ -245,7 +244,7 @@ func (w *twins) compareTables() {
 // and so are all rows: stocks, holds, requests, and their audit rows.
 func TestGroupsAreAsSingleVerbs(t *testing.T) {
 	t.Parallel()
-	for _, seed := range queuestest.Seeds(3) {
+	for _, seed := range testkit.Seeds(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			w := newTwins(t, seed)
@@ -264,7 +263,7 @@ func TestGroupsAreAsSingleVerbs(t *testing.T) {
 			}
 			w.compareTables()
 			for _, b := range w.b {
-				b.Sound()
+				b.CheckInvariants()
 			}
 			const groupsSQL = `
 				SELECT count(*)

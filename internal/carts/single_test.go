@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/verify"
@@ -155,16 +155,16 @@ func bodyOf(changed []reservations.Reservation) string {
 
 // relaxCommits turns off synchronous_commit for the test's database, which
 // saves most of the time of small transactions. It resets the pool.
-func relaxCommits(b *queuestest.Bench) {
+func relaxCommits(b *testkit.Fixture) {
 	b.TB.Helper()
 	b.Exec(`ALTER DATABASE ` + pgx.Identifier{b.DB.Config().ConnConfig.Database}.Sanitize() + ` SET synchronous_commit = off`)
 	b.DB.Reset()
 }
 
 // mustBeSound fails the test unless the rows keep all invariants.
-func mustBeSound(t *testing.T, b *queuestest.Bench, config verify.Config) {
+func mustBeSound(t *testing.T, b *testkit.Fixture, config verify.Config) {
 	t.Helper()
-	b.Sound()
+	b.CheckInvariants()
 	report, err := verify.Run(t.Context(), b.DB, config)
 	pgtest.Must(t, err)
 	for _, check := range report.Checks {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -22,11 +21,9 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/reservationrows"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 	"github.com/holdfast/holdfast/verify"
@@ -45,8 +42,8 @@ var stormVariants = []string{"shoe", "sock", "sofa", "hat", "belt", "lamp"}
 // a second.
 type storm struct {
 	t       *testing.T
-	b       *queuestest.Bench // uses the connections of the test
-	db      *pgxpool.Pool     // for the single verbs and the sweeps
+	b       *testkit.Fixture // uses the connections of the test
+	db      *pgxpool.Pool    // for the single verbs and the sweeps
 	intakes []*admission.Intake
 	groups  []*carts.Groups
 	stops   []func() // functions that stop the users of connections
@@ -58,7 +55,7 @@ type storm struct {
 
 func newStorm(t *testing.T) *storm {
 	t.Helper()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	s := &storm{t: t, b: b}
 	relaxCommits(b)
 	findDeadlocksSoon(b)
@@ -73,9 +70,7 @@ func newStorm(t *testing.T) *storm {
 		}
 	}
 	for _, v := range stormVariants[:2] {
-		if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, v); err != nil {
-			t.Fatal(err)
-		}
+		b.Pin(v)
 	}
 	config := queues.DrainConfig{Batch: 20, Terms: inventory.Terms{TTL: time.Second, LifetimeMax: stormLifetimeMax}}
 	s.db = s.pool(8)
@@ -83,8 +78,8 @@ func newStorm(t *testing.T) *storm {
 		s.process(config)
 		b.Settle(s.intakes[len(s.intakes)-1])
 	}
-	for _, newLane := range []queuestest.NewLane{hot.NewLane, hot.NewLane, normal.NewLane, normal.NewLane} {
-		s.drain(newLane, config)
+	for _, isHot := range []bool{true, true, false, false} {
+		s.drain(isHot, config)
 	}
 	return s
 }
@@ -94,7 +89,7 @@ func newStorm(t *testing.T) *storm {
 // direct decisions and drains would time out first. It stays far above the 10 ms
 // that a group waits for an idempotency key: that wait may close a cycle with
 // the key's call, and ends it.
-func findDeadlocksSoon(b *queuestest.Bench) {
+func findDeadlocksSoon(b *testkit.Fixture) {
 	b.TB.Helper()
 	b.Exec(`ALTER DATABASE ` + pgx.Identifier{b.DB.Config().ConnConfig.Database}.Sanitize() + ` SET deadlock_timeout = '80ms'`)
 	b.DB.Reset()
@@ -138,11 +133,10 @@ func (s *storm) process(config queues.DrainConfig) {
 }
 
 // drain starts a worker of a lane.
-func (s *storm) drain(newLane queuestest.NewLane, config queues.DrainConfig) {
-	lane, err := newLane(s.pool(4), slog.New(slog.DiscardHandler), queues.LaneConfig{DrainConfig: config, TickEvery: 5 * time.Millisecond})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+func (s *storm) drain(isHot bool, config queues.DrainConfig) {
+	worker := *s.b
+	worker.DB, worker.Hot = s.pool(4), isHot
+	lane := worker.Lane(queues.LaneConfig{DrainConfig: config, TickEvery: 5 * time.Millisecond})
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = lane.Run(ctx) })
@@ -160,7 +154,7 @@ func (s *storm) end() {
 		stop()
 	}
 	s.b.DB.Reset()
-	s.b.Eventually("all sessions have ended", func() bool {
+	s.b.Until("all sessions have ended", func() bool {
 		return s.b.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`) == 0
 	})
 }
@@ -291,7 +285,7 @@ func (s *storm) inGroup(c carts.Call, g *carts.Groups) error {
 // except the documented ones, and afterwards every invariant holds.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	for _, seed := range queuestest.Seeds(1) {
+	for _, seed := range testkit.Seeds(1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			s := newStorm(t)
 			enough := make(chan struct{})
@@ -303,12 +297,12 @@ func TestStorm(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, uint64(i)))
 				callers.Go(func() { s.caller(fmt.Sprint(i), random, enough) })
 			}
-			s.b.Eventually("enough calls are made, and every verb has had its effect", func() bool {
+			s.b.Until("enough calls are made, and every verb has had its effect", func() bool {
 				return t.Failed() || s.calls.Load() >= stormCalls && s.exercised()
 			})
 			end()
 			callers.Wait()
-			s.b.Eventually("everything is decided", func() bool {
+			s.b.Until("everything is decided", func() bool {
 				return s.b.Int(`SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')`) == 0
 			})
 			s.end()

@@ -14,31 +14,31 @@ import (
 )
 
 // bring brings a new checkout of two shoes into the named state.
-var bring = map[string]func(s *shop, c checkouts.Checkout){
-	"validating": func(*shop, checkouts.Checkout) {},
-	"late":       func(s *shop, c checkouts.Checkout) { s.late(c.CheckoutID) },
-	"finalizing": func(s *shop, c checkouts.Checkout) {
-		s.must(pgx.BeginFunc(s.t.Context(), s.db, func(tx pgx.Tx) error {
-			_, err := checkouts.AnswerTx(s.t.Context(), tx, s.payment(c.CheckoutID, checkouts.ResultPaid))
+var bring = map[string]func(s *fixture, c checkouts.Checkout){
+	"validating": func(*fixture, checkouts.Checkout) {},
+	"late":       func(s *fixture, c checkouts.Checkout) { s.late(c.CheckoutID) },
+	"finalizing": func(s *fixture, c checkouts.Checkout) {
+		s.Must(pgx.BeginFunc(s.TB.Context(), s.DB, func(tx pgx.Tx) error {
+			_, err := checkouts.AnswerTx(s.TB.Context(), tx, s.payment(c.CheckoutID, checkouts.ResultPaid))
 			return err
 		}))
 	},
-	"committed": func(s *shop, c checkouts.Checkout) {
+	"committed": func(s *fixture, c checkouts.Checkout) {
 		_, err := s.answer(c.CheckoutID, checkouts.ResultPaid)
-		s.must(err)
+		s.Must(err)
 	},
-	"compensated": func(s *shop, c checkouts.Checkout) {
+	"compensated": func(s *fixture, c checkouts.Checkout) {
 		_, err := s.answer(c.CheckoutID, checkouts.ResultFailed)
-		s.must(err)
+		s.Must(err)
 	},
-	"lost": func(s *shop, c checkouts.Checkout) {
+	"lost": func(s *fixture, c checkouts.Checkout) {
 		s.lapse(c.CheckoutID)
 		s.sweep()
 	},
-	"failed": func(s *shop, c checkouts.Checkout) {
+	"failed": func(s *fixture, c checkouts.Checkout) {
 		s.lapse(c.CheckoutID)
 		if _, err := s.answer(c.CheckoutID, checkouts.ResultPaid); err == nil {
-			s.t.Error("a checkout without its holds was committed")
+			s.TB.Error("a checkout without its holds was committed")
 		}
 	},
 }
@@ -79,14 +79,14 @@ func TestAnswer(t *testing.T) {
 	} {
 		t.Run(c.state+" "+string(c.result), func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newFixture(t)
 			s.stock("shoe", 5)
 			s.hold("a", "shoe", 2)
 			begun := s.begin("a")
 			bring[c.state](s, begun)
 			after, err := s.answer(begun.CheckoutID, c.result)
 			if c.conflict == "" {
-				s.must(err)
+				s.Must(err)
 			} else if conflict := s.conflict(err); conflict.Status != c.conflict || conflict.Raised != c.raised || conflict.CheckoutID != begun.CheckoutID {
 				t.Errorf("conflict %+v, want %s, raised %q", conflict, c.conflict, c.raised)
 			}
@@ -99,7 +99,7 @@ func TestAnswer(t *testing.T) {
 				t.Errorf("repeated: %+v", conflict)
 			}
 			s.wantCheckout(begun.CheckoutID, c.status, c.reason, c.alert)
-			if n := s.int(`SELECT count(*) FROM audit_log WHERE action = 'checkout.alert'`); n != count(c.alert != "") {
+			if n := s.Int(`SELECT count(*) FROM audit_log WHERE action = 'checkout.alert'`); n != count(c.alert != "") {
 				t.Errorf("%d alerts are recorded", n)
 			}
 			if n := s.log.errors(string(c.alert)); c.alert != "" && n != 1 {
@@ -120,7 +120,7 @@ func count(is bool) int64 {
 
 func TestAnswerRefused(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 5)
 	s.hold("a", "shoe", 2)
 	c := s.begin("a")
@@ -138,21 +138,21 @@ func TestAnswerRefused(t *testing.T) {
 // and gets the alert, however the part was lost.
 func TestLost(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(s *shop){
-		"due": func(s *shop) {
-			s.exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE resource_key = 'shoe'`)
+	for name, lose := range map[string]func(s *fixture){
+		"due": func(s *fixture) {
+			s.Exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE resource_key = 'shoe'`)
 		},
-		"expired": func(s *shop) {
-			s.exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE resource_key = 'shoe'`)
+		"expired": func(s *fixture) {
+			s.Exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE resource_key = 'shoe'`)
 			s.sweep()
 		},
-		"of another checkout": func(s *shop) {
-			s.exec(`UPDATE reservations SET checkout_id = gen_random_uuid() WHERE resource_key = 'shoe'`)
+		"of another checkout": func(s *fixture) {
+			s.Exec(`UPDATE reservations SET checkout_id = gen_random_uuid() WHERE resource_key = 'shoe'`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newFixture(t)
 			s.stock("shoe", 5)
 			s.seats("hall", 3)
 			s.hold("a", "shoe", 2)
@@ -183,15 +183,15 @@ func TestCommittedBefore(t *testing.T) {
 	for name, variants := range map[string][]string{"all": {"shoe", "sock"}, "some": {"shoe"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newFixture(t)
 			s.stock("shoe", 5)
 			s.stock("sock", 5)
 			s.hold("a", "shoe", 2)
 			s.hold("a", "sock", 2)
 			c := s.begin("a")
 			bring["finalizing"](s, c)
-			s.exec(`UPDATE reservations SET status = 'committed', ended_at = clock_timestamp() WHERE resource_key = ANY ($1)`, variants)
-			s.exec(`UPDATE inventory_stocks SET stock = stock - 2, reserved = reserved - 2 WHERE variant_id = ANY ($1)`, variants)
+			s.Exec(`UPDATE reservations SET status = 'committed', ended_at = clock_timestamp() WHERE resource_key = ANY ($1)`, variants)
+			s.Exec(`UPDATE inventory_stocks SET stock = stock - 2, reserved = reserved - 2 WHERE variant_id = ANY ($1)`, variants)
 			if report := s.recover(nil); report.Committed != 1 {
 				t.Errorf("%+v", report)
 			}
@@ -209,24 +209,24 @@ func TestCommittedBefore(t *testing.T) {
 // are free.
 func TestEveryOrder(t *testing.T) {
 	t.Parallel()
-	events := map[string]func(s *shop, c checkouts.Checkout){
-		"paid":     func(s *shop, c checkouts.Checkout) { _, _ = s.answer(c.CheckoutID, checkouts.ResultPaid) },
-		"recorded": func(s *shop, c checkouts.Checkout) { s.recordPaid(c) },
-		"failed":   func(s *shop, c checkouts.Checkout) { _, _ = s.answer(c.CheckoutID, checkouts.ResultFailed) },
-		"deadline": func(s *shop, c checkouts.Checkout) { s.late(c.CheckoutID) },
-		"expiry":   func(s *shop, c checkouts.Checkout) { s.lapse(c.CheckoutID); s.sweep() },
-		"due":      func(s *shop, c checkouts.Checkout) { s.lapse(c.CheckoutID) },
-		"rival": func(s *shop, _ checkouts.Checkout) {
-			_, _, err := s.tryHold(s.t.Context(), "rival", "hall", 2)
-			s.must(err)
+	events := map[string]func(s *fixture, c checkouts.Checkout){
+		"paid":     func(s *fixture, c checkouts.Checkout) { _, _ = s.answer(c.CheckoutID, checkouts.ResultPaid) },
+		"recorded": func(s *fixture, c checkouts.Checkout) { s.recordPaid(c) },
+		"failed":   func(s *fixture, c checkouts.Checkout) { _, _ = s.answer(c.CheckoutID, checkouts.ResultFailed) },
+		"deadline": func(s *fixture, c checkouts.Checkout) { s.late(c.CheckoutID) },
+		"expiry":   func(s *fixture, c checkouts.Checkout) { s.lapse(c.CheckoutID); s.sweep() },
+		"due":      func(s *fixture, c checkouts.Checkout) { s.lapse(c.CheckoutID) },
+		"rival": func(s *fixture, _ checkouts.Checkout) {
+			_, _, err := s.tryHold(s.TB.Context(), "rival", "hall", 2)
+			s.Must(err)
 		},
-		"recovery": func(s *shop, _ checkouts.Checkout) { s.recover(nil) },
+		"recovery": func(s *fixture, _ checkouts.Checkout) { s.recover(nil) },
 	}
 	sets := [][]string{
 		{"paid", "deadline", "expiry", "recovery"}, {"paid", "failed", "deadline", "recovery"}, {"paid", "due", "rival", "recovery"},
 		{"recorded", "expiry", "recovery", "failed"}, {"recorded", "due", "rival", "paid"}, {"deadline", "expiry", "failed", "paid"},
 	}
-	db := newShop(t).db
+	db := newFixture(t).DB
 	for _, set := range sets {
 		for _, order := range permutations(set) {
 			t.Run(strings.Join(order, " "), func(t *testing.T) {
@@ -257,13 +257,13 @@ func TestEveryOrder(t *testing.T) {
 }
 
 // recordPaid is the first transaction of an answer, whose process then dies.
-func (s *shop) recordPaid(c checkouts.Checkout) {
-	s.t.Helper()
-	tx, err := s.db.Begin(s.t.Context())
-	s.must(err)
-	_, err = checkouts.AnswerTx(s.t.Context(), tx, s.payment(c.CheckoutID, checkouts.ResultPaid))
-	s.must(err)
-	s.must(tx.Commit(s.t.Context()))
+func (s *fixture) recordPaid(c checkouts.Checkout) {
+	s.TB.Helper()
+	tx, err := s.DB.Begin(s.TB.Context())
+	s.Must(err)
+	_, err = checkouts.AnswerTx(s.TB.Context(), tx, s.payment(c.CheckoutID, checkouts.ResultPaid))
+	s.Must(err)
+	s.Must(tx.Commit(s.TB.Context()))
 }
 
 // permutations returns the items in every order.

@@ -79,14 +79,14 @@ func httpValidator(t *testing.T) checkouts.Validator {
 
 // beginAt begins n checkouts of one unit each, which the service at the URL
 // answers.
-func (s *shop) beginAt(url string, n int) {
-	s.t.Helper()
+func (s *fixture) beginAt(url string, n int) {
+	s.TB.Helper()
 	for i := range n {
 		start := s.start(fmt.Sprint("cart ", i))
 		s.hold(start.CartID, "shoe", 1)
 		start.CallbackURL = url
-		_, err := checkouts.Begin(s.t.Context(), s.db, start, s.config)
-		s.must(err)
+		_, err := checkouts.Begin(s.TB.Context(), s.DB, start, s.config)
+		s.Must(err)
 	}
 }
 
@@ -95,7 +95,7 @@ func (s *shop) beginAt(url string, n int) {
 // for all the same, with a deadline that has not passed, and all are committed.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.config.AttemptTimeout = time.Minute
 	s.stock("shoe", 100)
 	b := newService(t)
@@ -105,18 +105,18 @@ func TestBacklog(t *testing.T) {
 	var passing errgroup.Group
 	passing.Go(func() (err error) { report, err = r.RunOnce(t.Context()); return err })
 	pgtest.Until(t, "half of the capacity is used", func() bool { return b.asked() == 64 })
-	if n := s.int(`SELECT count(*) FROM checkouts WHERE attempt > 0`); n != 64 {
+	if n := s.Int(`SELECT count(*) FROM checkouts WHERE attempt > 0`); n != 64 {
 		t.Errorf("%d are claimed", n)
 	}
-	s.exec(`UPDATE checkouts SET deadline = clock_timestamp() WHERE attempt = 0`)
+	s.Exec(`UPDATE checkouts SET deadline = clock_timestamp() WHERE attempt = 0`)
 	var passed time.Time
-	s.must(s.db.QueryRow(t.Context(), `SELECT max(deadline) FROM checkouts WHERE attempt = 0`).Scan(&passed))
+	s.Must(s.DB.QueryRow(t.Context(), `SELECT max(deadline) FROM checkouts WHERE attempt = 0`).Scan(&passed))
 	other := s.recovery(httpValidator(t)) // another process takes them
 	passing.Go(func() error { _, err := other.RunOnce(t.Context()); return err })
 	pgtest.Until(t, "the others are asked for", func() bool { return b.asked() == 80 })
 	b.answer()
-	s.must(passing.Wait())
-	if n := s.int(`SELECT count(*) FROM checkouts WHERE status = 'committed'`); n != 80 {
+	s.Must(passing.Wait())
+	if n := s.Int(`SELECT count(*) FROM checkouts WHERE status = 'committed'`); n != 80 {
 		t.Errorf("%d of 80 are committed, by %+v and another pass", n, report)
 	}
 	for id, deadline := range b.deadlines {
@@ -124,7 +124,7 @@ func TestBacklog(t *testing.T) {
 			t.Errorf("checkout %s: %d calls, the last with the deadline %s, before %s", id, b.calls[id], deadline, passed)
 		}
 	}
-	if n := s.int(`SELECT count(*) FROM audit_log WHERE action = 'checkout.extended' AND before->>'deadline' < after->>'deadline'`); n != 16 {
+	if n := s.Int(`SELECT count(*) FROM audit_log WHERE action = 'checkout.extended' AND before->>'deadline' < after->>'deadline'`); n != 16 {
 		t.Errorf("%d deadlines were moved, want those of the 16", n)
 	}
 	s.wantStock("shoe", 20, 0)
@@ -146,7 +146,7 @@ func TestAskedLate(t *testing.T) {
 	} {
 		t.Run(string(result), func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newFixture(t)
 			s.stock("shoe", 5)
 			s.hold("a", "shoe", 2)
 			c := s.beginCalled("a")
@@ -176,14 +176,14 @@ func TestAskedLate(t *testing.T) {
 // it is paid, its payment has to be given back.
 func TestAskedOnceTheHoldsAreLost(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 5)
 	s.stock("sock", 5)
 	s.hold("a", "shoe", 2)
 	s.hold("a", "sock", 1)
 	c := s.beginCalled("a")
 	s.late(c.CheckoutID)
-	s.exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE resource_key = 'shoe'`)
+	s.Exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE resource_key = 'shoe'`)
 	s.sweep()
 	late := s.get(c.CheckoutID).Deadline
 	s.recover(validator(func(_ context.Context, asked checkouts.Checkout) (checkouts.Result, error) {
@@ -205,11 +205,11 @@ func TestClaimedAndNotAsked(t *testing.T) {
 	for attempts, want := range map[int]checkouts.Status{1: checkouts.Committed, 4: checkouts.Committed, 5: checkouts.Compensated} {
 		t.Run(fmt.Sprint(attempts), func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newFixture(t)
 			s.stock("shoe", 5)
 			s.hold("a", "shoe", 2)
 			c := s.beginCalled("a")
-			s.exec(`UPDATE checkouts SET attempt = $1`, attempts)
+			s.Exec(`UPDATE checkouts SET attempt = $1`, attempts)
 			s.late(c.CheckoutID)
 			s.recover(always(checkouts.ResultPaid))
 			if got := s.get(c.CheckoutID); got.Status != want {
@@ -223,7 +223,7 @@ func TestClaimedAndNotAsked(t *testing.T) {
 // A call that the end of the pass has cut does not count as one.
 func TestAskedAgainAfterAShutdown(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 5)
 	s.hold("a", "shoe", 2)
 	c := s.beginCalled("a")

@@ -21,7 +21,7 @@ import (
 // A checkout of seats and counted units is begun, paid and committed.
 func TestPaid(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.seats("hall", 4)
 	s.stock("shirt", 5)
 	s.hold("a", "hall", 2, "s2", "s3")
@@ -41,8 +41,8 @@ func TestPaid(t *testing.T) {
 	if ttl := c.Deadline.Sub(c.CreatedAt); ttl < 14*time.Minute || ttl > 15*time.Minute {
 		t.Errorf("the deadline is after %s, want 15 min", ttl)
 	}
-	holds, err := checkouts.Holds(t.Context(), s.db, s.tenant, c.CheckoutID)
-	s.must(err)
+	holds, err := checkouts.Holds(t.Context(), s.DB, s.tenant, c.CheckoutID)
+	s.Must(err)
 	for _, h := range holds {
 		if !h.InCheckout() || !h.ExpiresAt.Equal(c.Deadline.Add(checkouts.Margin)) {
 			t.Errorf("hold of %s: in checkout %s until %s, want %s until a minute after %s", h.ResourceKey, h.CheckoutID, h.ExpiresAt, c.CheckoutID, c.Deadline)
@@ -51,7 +51,7 @@ func TestPaid(t *testing.T) {
 	s.sound()
 
 	paid, err := s.answer(c.CheckoutID, checkouts.ResultPaid)
-	s.must(err)
+	s.Must(err)
 	if paid.Status != checkouts.Committed || paid.EndedAt == nil {
 		t.Errorf("paid: %+v", paid)
 	}
@@ -64,12 +64,12 @@ func TestPaid(t *testing.T) {
 
 func TestPaymentFailed(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.seats("hall", 4)
 	s.hold("a", "hall", 2)
 	c := s.begin("a")
 	failed, err := s.answer(c.CheckoutID, checkouts.ResultFailed)
-	s.must(err)
+	s.Must(err)
 	if failed.Status != checkouts.Compensated || failed.Reason != checkouts.PaymentFailed || failed.EndedAt == nil {
 		t.Errorf("%+v", failed)
 	}
@@ -84,22 +84,22 @@ func TestPaymentFailed(t *testing.T) {
 func TestBeginRefused(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		prepare func(s *shop)
+		prepare func(s *fixture)
 		start   func(start *checkouts.Start)
 		want    error
 		field   string
 	}{
 		"nothing held":      {want: checkouts.ErrCartEmpty},
-		"an expired hold":   {prepare: func(s *shop) { s.exec(`UPDATE reservations SET expires_at = clock_timestamp()`) }, want: checkouts.ErrHoldExpired},
-		"another checkout":  {prepare: func(s *shop) { s.begin("a") }, want: checkouts.ErrCheckoutInProgress},
-		"a newer hold":      {prepare: func(s *shop) { s.begin("a"); s.hold("a", "sock", 1) }, want: checkouts.ErrCheckoutInProgress},
-		"holds that lapsed": {prepare: func(s *shop) { s.lapse(s.begin("a").CheckoutID); s.sweep() }, want: checkouts.ErrHoldExpired},
+		"an expired hold":   {prepare: func(s *fixture) { s.Exec(`UPDATE reservations SET expires_at = clock_timestamp()`) }, want: checkouts.ErrHoldExpired},
+		"another checkout":  {prepare: func(s *fixture) { s.begin("a") }, want: checkouts.ErrCheckoutInProgress},
+		"a newer hold":      {prepare: func(s *fixture) { s.begin("a"); s.hold("a", "sock", 1) }, want: checkouts.ErrCheckoutInProgress},
+		"holds that lapsed": {prepare: func(s *fixture) { s.lapse(s.begin("a").CheckoutID); s.sweep() }, want: checkouts.ErrHoldExpired},
 		"lapsed, added again": {
-			prepare: func(s *shop) { s.lapse(s.begin("a").CheckoutID); s.sweep(); s.hold("a", "shoe", 1) },
+			prepare: func(s *fixture) { s.lapse(s.begin("a").CheckoutID); s.sweep(); s.hold("a", "shoe", 1) },
 			want:    checkouts.ErrCheckoutInProgress, // the cart has an unfinished checkout
 		},
-		"an undecided request": {prepare: func(s *shop) {
-			s.exec(`INSERT INTO reservation_requests (tenant_id, request_id, quantity, lane, cart_id, variant_id)
+		"an undecided request": {prepare: func(s *fixture) {
+			s.Exec(`INSERT INTO reservation_requests (tenant_id, request_id, quantity, lane, cart_id, variant_id)
 				VALUES ($1, $2, 1, 'normal', 'a', 'sock')`, s.tenant, uuid.New())
 		}, want: checkouts.ErrRequestsPending},
 		"no cart":               {start: func(start *checkouts.Start) { start.CartID = "" }, field: "cart_id"},
@@ -110,7 +110,7 @@ func TestBeginRefused(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newFixture(t)
 			s.stock("shoe", 5)
 			s.stock("sock", 5)
 			if name != "nothing held" {
@@ -124,8 +124,8 @@ func TestBeginRefused(t *testing.T) {
 			if c.start != nil {
 				c.start(&start)
 			}
-			before := s.int(`SELECT count(*) FROM audit_log`)
-			_, err := checkouts.Begin(t.Context(), s.db, start, s.config)
+			before := s.Int(`SELECT count(*) FROM audit_log`)
+			_, err := checkouts.Begin(t.Context(), s.DB, start, s.config)
 			if c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
@@ -133,7 +133,7 @@ func TestBeginRefused(t *testing.T) {
 			if c.field != "" && (!ok || invalid.Field != c.field) {
 				t.Errorf("%v, want the field %s", err, c.field)
 			}
-			if n := s.int(`SELECT count(*) FROM audit_log`) - before; n != 0 {
+			if n := s.Int(`SELECT count(*) FROM audit_log`) - before; n != 0 {
 				t.Errorf("%d audit rows were written", n)
 			}
 			s.sound()
@@ -144,7 +144,7 @@ func TestBeginRefused(t *testing.T) {
 // A Begin that is repeated with its id begins one checkout, also at once.
 func TestBeginRepeated(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 5)
 	s.hold("a", "shoe", 2)
 	s.hold("b", "shoe", 2)
@@ -154,27 +154,27 @@ func TestBeginRepeated(t *testing.T) {
 	for i := range begun {
 		go func() {
 			var err error
-			begun[i], err = checkouts.Begin(t.Context(), s.db, start, s.config)
+			begun[i], err = checkouts.Begin(t.Context(), s.DB, start, s.config)
 			errs <- err
 		}()
 	}
 	for range begun {
-		s.must(<-errs)
+		s.Must(<-errs)
 	}
 	for _, c := range begun {
 		if diff := cmp.Diff(begun[0], c); diff != "" {
 			t.Error(diff)
 		}
 	}
-	s.must(func() error { _, err := s.answer(start.CheckoutID, checkouts.ResultPaid); return err }())
-	again, err := checkouts.Begin(t.Context(), s.db, start, s.config)
-	s.must(err)
+	s.Must(func() error { _, err := s.answer(start.CheckoutID, checkouts.ResultPaid); return err }())
+	again, err := checkouts.Begin(t.Context(), s.DB, start, s.config)
+	s.Must(err)
 	if again.Status != checkouts.Committed {
 		t.Errorf("repeated after its end: %+v", again)
 	}
 	other := s.start("b")
 	other.CheckoutID = start.CheckoutID
-	if _, err := checkouts.Begin(t.Context(), s.db, other, s.config); !errors.Is(err, checkouts.ErrIDReused) {
+	if _, err := checkouts.Begin(t.Context(), s.DB, other, s.config); !errors.Is(err, checkouts.ErrIDReused) {
 		t.Errorf("another cart with that id: %v", err)
 	}
 	s.sound()
@@ -184,21 +184,21 @@ func TestBeginRepeated(t *testing.T) {
 // change of quantity is cancelled. Another cart is not affected.
 func TestInProgress(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 9)
 	held := s.hold("a", "shoe", 2)
 	s.hold("b", "shoe", 2)
 	c := s.begin("a")
-	ctx, in := t.Context(), func(do func(tx pgx.Tx) error) error { return pgx.BeginFunc(t.Context(), s.db, do) }
+	ctx, in := t.Context(), func(do func(tx pgx.Tx) error) error { return pgx.BeginFunc(t.Context(), s.DB, do) }
 	verbs := map[string]func() error{
-		"begin another": func() error { _, err := checkouts.Begin(ctx, s.db, s.start("a"), s.config); return err },
-		"checkout":      func() error { _, err := carts.Checkout(ctx, s.db, s.tenant, "a", shopper); return err },
+		"begin another": func() error { _, err := checkouts.Begin(ctx, s.DB, s.start("a"), s.config); return err },
+		"checkout":      func() error { _, err := carts.Checkout(ctx, s.DB, s.tenant, "a", shopper); return err },
 		"remove": func() error {
-			_, err := carts.Remove(ctx, s.db, s.tenant, "a", "shoe", reservations.CartRemoved, shopper)
+			_, err := carts.Remove(ctx, s.DB, s.tenant, "a", "shoe", reservations.CartRemoved, shopper)
 			return err
 		},
 		"empty": func() error {
-			_, err := carts.Remove(ctx, s.db, s.tenant, "a", "", reservations.PaymentFailed, shopper)
+			_, err := carts.Remove(ctx, s.DB, s.tenant, "a", "", reservations.PaymentFailed, shopper)
 			return err
 		},
 		"extend the cart": func() error {
@@ -207,13 +207,13 @@ func TestInProgress(t *testing.T) {
 				return err
 			})
 		},
-		"commit": func() error { _, err := inventory.Commit(ctx, s.db, s.tenant, held, shopper); return err },
+		"commit": func() error { _, err := inventory.Commit(ctx, s.DB, s.tenant, held, shopper); return err },
 		"release": func() error {
-			_, err := inventory.Release(ctx, s.db, s.tenant, held, reservations.Operator, shopper)
+			_, err := inventory.Release(ctx, s.DB, s.tenant, held, reservations.Operator, shopper)
 			return err
 		},
 		"extend": func() error {
-			_, err := inventory.Extend(ctx, s.db, s.tenant, held, time.Second, 24*time.Hour, shopper)
+			_, err := inventory.Extend(ctx, s.DB, s.tenant, held, time.Second, 24*time.Hour, shopper)
 			return err
 		},
 	}
@@ -223,12 +223,12 @@ func TestInProgress(t *testing.T) {
 		}
 	}
 	s.wantStock("shoe", 9, 4)
-	if _, err := carts.Checkout(ctx, s.db, s.tenant, "b", shopper); err != nil {
+	if _, err := carts.Checkout(ctx, s.DB, s.tenant, "b", shopper); err != nil {
 		t.Errorf("the checkout of another cart: %v", err)
 	}
 	s.hold("a", "shoe", 1) // is not locked to the checkout
 	_, err := s.answer(c.CheckoutID, checkouts.ResultPaid)
-	s.must(err)
+	s.Must(err)
 	s.wantStock("shoe", 5, 1)
 	s.sound()
 }
@@ -236,22 +236,22 @@ func TestInProgress(t *testing.T) {
 // No call with the id of a checkout reaches that of another tenant.
 func TestTenants(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	other := shopOn(t, s.db)
-	for _, of := range []*shop{s, other} {
+	s := newFixture(t)
+	other := shopOn(t, s.DB)
+	for _, of := range []*fixture{s, other} {
 		of.stock("shoe", 5)
 		of.hold("a", "shoe", 2)
 	}
 	c := s.begin("a")
 	start := other.start("a")
 	start.CheckoutID = c.CheckoutID
-	theirs, err := checkouts.Begin(t.Context(), s.db, start, s.config)
-	s.must(err)
-	stranger := shopOn(t, s.db)
-	if _, err := checkouts.Get(t.Context(), s.db, stranger.tenant, c.CheckoutID); !errors.Is(err, checkouts.ErrNotFound) {
+	theirs, err := checkouts.Begin(t.Context(), s.DB, start, s.config)
+	s.Must(err)
+	stranger := shopOn(t, s.DB)
+	if _, err := checkouts.Get(t.Context(), s.DB, stranger.tenant, c.CheckoutID); !errors.Is(err, checkouts.ErrNotFound) {
 		t.Errorf("read: %v", err)
 	}
-	holds, err := checkouts.Holds(t.Context(), s.db, stranger.tenant, c.CheckoutID)
+	holds, err := checkouts.Holds(t.Context(), s.DB, stranger.tenant, c.CheckoutID)
 	if err != nil || len(holds) != 0 {
 		t.Errorf("holds: %d, %v", len(holds), err)
 	}
@@ -259,7 +259,7 @@ func TestTenants(t *testing.T) {
 		t.Errorf("answer: %v", err)
 	}
 	_, err = other.answer(theirs.CheckoutID, checkouts.ResultFailed)
-	s.must(err)
+	s.Must(err)
 	s.wantCheckout(c.CheckoutID, checkouts.Validating, "", "")
 	s.wantHolds(c.CheckoutID, reservations.Held)
 	s.wantStock("shoe", 5, 2)
@@ -268,7 +268,7 @@ func TestTenants(t *testing.T) {
 
 func TestPurgeEnded(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 9)
 	var ids []uuid.UUID
 	for _, cart := range []string{"new", "old", "older", "open"} {
@@ -277,17 +277,17 @@ func TestPurgeEnded(t *testing.T) {
 	}
 	for i, age := range []string{"59 minutes", "61 minutes", "2 hours"} {
 		_, err := s.answer(ids[i], checkouts.ResultFailed)
-		s.must(err)
-		s.exec(`UPDATE checkouts SET ended_at = clock_timestamp() - $2::interval WHERE checkout_id = $1`, ids[i], age)
+		s.Must(err)
+		s.Exec(`UPDATE checkouts SET ended_at = clock_timestamp() - $2::interval WHERE checkout_id = $1`, ids[i], age)
 	}
 	for _, want := range []int64{1, 1, 0} {
-		purged, err := checkouts.PurgeEnded(t.Context(), s.db, time.Hour, 1)
+		purged, err := checkouts.PurgeEnded(t.Context(), s.DB, time.Hour, 1)
 		if err != nil || purged != (checkouts.Purged{Checkouts: want}) {
 			t.Errorf("purged %+v, %v, want %d", purged, err, want)
 		}
 	}
 	left := slices.DeleteFunc(ids, func(id uuid.UUID) bool {
-		_, err := checkouts.Get(t.Context(), s.db, s.tenant, id)
+		_, err := checkouts.Get(t.Context(), s.DB, s.tenant, id)
 		return errors.Is(err, checkouts.ErrNotFound)
 	})
 	if len(left) != 2 {

@@ -45,10 +45,10 @@ type flow struct {
 	// exists.
 	begun int
 	// run is what the process does that is killed.
-	run func(s *shop, id uuid.UUID)
+	run func(s *fixture, id uuid.UUID)
 	// again is what others do after it: the payment answers again, as it must
 	// if it received no answer, and another process recovers.
-	again  func(s *shop, id uuid.UUID)
+	again  func(s *fixture, id uuid.UUID)
 	status checkouts.Status
 	hold   reservations.Status
 }
@@ -59,42 +59,42 @@ var flows = []flow{
 		steps: join(beginSteps, []string{"claim"}, recoverySteps, answerSteps, recoverySteps, finalizeSteps,
 			[]string{"claim the next"}),
 		begun: len(beginSteps) - 1,
-		run: func(s *shop, id uuid.UUID) {
+		run: func(s *fixture, id uuid.UUID) {
 			s.beginAs(id, "https://pay.example")
 			s.runOnce(paying(os.Getenv(crashCalls)))
 		},
-		again:  func(*shop, uuid.UUID) {},
+		again:  func(*fixture, uuid.UUID) {},
 		status: checkouts.Committed, hold: reservations.Committed,
 	},
 	{
 		name:  "paid",
 		steps: join(beginSteps, []string{"paid: BEGIN"}, answerSteps, []string{"finalize: BEGIN", "finalize: bound the waits"}, finalizeSteps),
 		begun: len(beginSteps) - 1,
-		run: func(s *shop, id uuid.UUID) {
+		run: func(s *fixture, id uuid.UUID) {
 			s.beginAs(id, "")
 			_, err := s.answer(id, checkouts.ResultPaid)
-			s.must(err)
+			s.Must(err)
 		},
-		again:  func(s *shop, id uuid.UUID) { s.repeat(id, checkouts.ResultPaid, checkouts.Committed) },
+		again:  func(s *fixture, id uuid.UUID) { s.repeat(id, checkouts.ResultPaid, checkouts.Committed) },
 		status: checkouts.Committed, hold: reservations.Committed,
 	},
 	{
 		name:  "failed",
 		steps: join(beginSteps, []string{"compensate: BEGIN"}, compensateSteps),
 		begun: len(beginSteps) - 1,
-		run: func(s *shop, id uuid.UUID) {
+		run: func(s *fixture, id uuid.UUID) {
 			s.beginAs(id, "")
 			_, err := s.answer(id, checkouts.ResultFailed)
-			s.must(err)
+			s.Must(err)
 		},
-		again:  func(s *shop, id uuid.UUID) { s.repeat(id, checkouts.ResultFailed, checkouts.Compensated) },
+		again:  func(s *fixture, id uuid.UUID) { s.repeat(id, checkouts.ResultFailed, checkouts.Compensated) },
 		status: checkouts.Compensated, hold: reservations.Released,
 	},
 	{
 		name:  "deadline",
 		steps: join([]string{"claim"}, recoverySteps, compensateSteps, []string{"claim the next"}),
-		run:   func(s *shop, _ uuid.UUID) { s.runOnce(nil) },
-		again: func(*shop, uuid.UUID) {}, status: checkouts.Compensated, hold: reservations.Released,
+		run:   func(s *fixture, _ uuid.UUID) { s.runOnce(nil) },
+		again: func(*fixture, uuid.UUID) {}, status: checkouts.Compensated, hold: reservations.Released,
 	},
 }
 
@@ -106,35 +106,35 @@ func join(lists ...[]string) (all []string) {
 }
 
 // beginAs begins the checkout of cart a with the id.
-func (s *shop) beginAs(id uuid.UUID, callbackURL string) {
-	s.t.Helper()
+func (s *fixture) beginAs(id uuid.UUID, callbackURL string) {
+	s.TB.Helper()
 	start := s.start("a")
 	start.CheckoutID, start.CallbackURL = id, callbackURL
-	_, err := checkouts.Begin(s.t.Context(), s.db, start, s.config)
-	s.must(err)
+	_, err := checkouts.Begin(s.TB.Context(), s.DB, start, s.config)
+	s.Must(err)
 }
 
 // runOnce makes a pass on the shop's own pool, one checkout after the other.
-func (s *shop) runOnce(v checkouts.Validator) {
-	s.t.Helper()
+func (s *fixture) runOnce(v checkouts.Validator) {
+	s.TB.Helper()
 	config := s.config
 	config.Validator, config.Concurrency = v, 1
-	r, err := checkouts.NewRecovery(s.db, config)
-	s.must(err)
-	_, err = r.RunOnce(s.t.Context())
-	s.must(err)
+	r, err := checkouts.NewRecovery(s.DB, config)
+	s.Must(err)
+	_, err = r.RunOnce(s.TB.Context())
+	s.Must(err)
 }
 
 // repeat answers again until there is an answer.
-func (s *shop) repeat(id uuid.UUID, result checkouts.Result, want checkouts.Status) {
-	s.t.Helper()
+func (s *fixture) repeat(id uuid.UUID, result checkouts.Result, want checkouts.Status) {
+	s.TB.Helper()
 	c, err := s.answer(id, result)
 	if conflict, ok := errors.AsType[*checkouts.ConflictError](err); ok && conflict.Raised == "" {
 		err = nil
 	}
-	s.must(err)
+	s.Must(err)
 	if c.Status != want {
-		s.t.Errorf("answered again: %s, want %s", c.Status, want)
+		s.TB.Errorf("answered again: %s, want %s", c.Status, want)
 	}
 }
 
@@ -202,15 +202,15 @@ func TestCrash(t *testing.T) {
 
 func TestCrashInTheCall(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	flows[0].crash(s, 1000, true, true, crashInCall+"=1")
 }
 
 // crash kills the process before its nth step, and checks what others make of
 // it. begun is whether the record exists then.
-func (f *flow) crash(s *shop, n int, begun, killed bool, env ...string) {
-	s.t.Helper()
-	t, id := s.t, uuid.Must(uuid.NewV7())
+func (f *flow) crash(s *fixture, n int, begun, killed bool, env ...string) {
+	s.TB.Helper()
+	t, id := s.TB, uuid.Must(uuid.NewV7())
 	s.seats("hall", 3)
 	s.stock("shirt", 5)
 	s.hold("a", "hall", 2)
@@ -222,12 +222,12 @@ func (f *flow) crash(s *shop, n int, begun, killed bool, env ...string) {
 	}
 	file := filepath.Join(t.TempDir(), "calls")
 	env = append(env, crashFlow+"="+f.name, crashTenant+"="+s.tenant.String(), crashID+"="+id.String(), crashCalls+"="+file)
-	if got := pgtest.RunKilled(t, s.db, "TestCrashProcess", n, env...); got != killed {
+	if got := pgtest.RunKilled(t, s.DB, "TestCrashProcess", n, env...); got != killed {
 		t.Fatalf("killed: %t, want %t", got, killed)
 	}
 	s.sound()
 	if !begun {
-		if _, err := checkouts.Get(t.Context(), s.db, s.tenant, id); !errors.Is(err, checkouts.ErrNotFound) {
+		if _, err := checkouts.Get(t.Context(), s.DB, s.tenant, id); !errors.Is(err, checkouts.ErrNotFound) {
 			t.Fatalf("before it was begun: %v", err)
 		}
 		s.beginAs(id, "https://pay.example") // the caller received no answer, and repeats the call
@@ -245,7 +245,7 @@ func (f *flow) crash(s *shop, n int, begun, killed bool, env ...string) {
 	if f.name != "validator" && errors.Is(err, os.ErrNotExist) {
 		return
 	}
-	s.must(err)
+	s.Must(err)
 	made := strings.Fields(string(keys))
 	if len(made) < 1 || len(made) > 2 {
 		t.Errorf("the validator was called %d times", len(made))

@@ -28,22 +28,21 @@ var (
 	bank    = audit.Origin{Actor: audit.User("hf_bank00"), CorrelationID: "c-8"}
 )
 
-// shop is the fixture: a database, a tenant, and a log.
-type shop struct {
-	t      testing.TB
-	db     *pgxpool.Pool
+// fixture is the fixture: a database, a tenant, and a log.
+type fixture struct {
+	pgtest.Fixture
 	tenant uuid.UUID
 	config checkouts.Config
 	log    *logged
 }
 
-func newShop(t testing.TB) *shop {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	return shopOn(t, pgtest.New(t))
 }
 
-func shopOn(t testing.TB, db *pgxpool.Pool) *shop {
-	s := &shop{t: t, db: db, tenant: uuid.New(), log: &logged{}}
+func shopOn(t testing.TB, db *pgxpool.Pool) *fixture {
+	s := &fixture{Fixture: pgtest.Fixture{TB: t, DB: db}, tenant: uuid.New(), log: &logged{}}
 	s.config = checkouts.Config{Log: slog.New(slog.NewTextHandler(s.log, nil)), Every: 5 * time.Millisecond}
 	return s
 }
@@ -72,48 +71,33 @@ func (l *logged) errors(text string) (n int) {
 	return n
 }
 
-func (s *shop) must(err error) {
-	s.t.Helper()
-	pgtest.Must(s.t, err)
-}
-
-func (s *shop) exec(sql string, args ...any) {
-	s.t.Helper()
-	pgtest.Exec(s.t, s.db, sql, args...)
-}
-
-func (s *shop) int(sql string, args ...any) int64 {
-	s.t.Helper()
-	return pgtest.Int(s.t, s.db, sql, args...)
-}
-
 // stock makes a variant.
-func (s *shop) stock(variant string, stock int64) {
-	s.t.Helper()
-	s.exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, $2, $3)`, s.tenant, variant, stock)
+func (s *fixture) stock(variant string, stock int64) {
+	s.TB.Helper()
+	s.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, $2, $3)`, s.tenant, variant, stock)
 }
 
 // seats makes a block of n units: s1, s2 and so on.
-func (s *shop) seats(block string, n int) {
-	s.t.Helper()
+func (s *fixture) seats(block string, n int) {
+	s.TB.Helper()
 	ids := make([]inventory.NewUnit, n)
 	for i := range ids {
 		ids[i].UnitID = fmt.Sprintf("s%d", i+1)
 	}
-	s.must(pgx.BeginFunc(s.t.Context(), s.db, func(tx pgx.Tx) error {
-		_, err := inventory.AddUnitsTx(s.t.Context(), tx, s.tenant, block, ids, shopper)
+	s.Must(pgx.BeginFunc(s.TB.Context(), s.DB, func(tx pgx.Tx) error {
+		_, err := inventory.AddUnitsTx(s.TB.Context(), tx, s.tenant, block, ids, shopper)
 		return err
 	}))
 }
 
 // tryHold makes a hold of the units, or of any if none are named, and returns
 // whether it was granted.
-func (s *shop) tryHold(ctx context.Context, cart, variant string, quantity int64, unitIDs ...string) (id uuid.UUID, outcome inventory.Outcome, err error) {
+func (s *fixture) tryHold(ctx context.Context, cart, variant string, quantity int64, unitIDs ...string) (id uuid.UUID, outcome inventory.Outcome, err error) {
 	request := inventory.HoldRequest{
 		TenantID: s.tenant, RequestID: uuid.Must(uuid.NewV7()), CartID: cart, VariantID: variant, Quantity: quantity,
 		UnitIDs: unitIDs, Origin: shopper,
 	}
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.DB, func(tx pgx.Tx) error {
 		holding, err := inventory.HoldTx(ctx, tx, []inventory.HoldRequest{request}, inventory.Terms{TTL: 15 * time.Minute, LifetimeMax: 2 * time.Hour})
 		if err != nil {
 			return err
@@ -126,93 +110,93 @@ func (s *shop) tryHold(ctx context.Context, cart, variant string, quantity int64
 	return request.RequestID, outcome, err
 }
 
-func (s *shop) hold(cart, variant string, quantity int64, unitIDs ...string) uuid.UUID {
-	s.t.Helper()
-	id, outcome, err := s.tryHold(s.t.Context(), cart, variant, quantity, unitIDs...)
-	s.must(err)
+func (s *fixture) hold(cart, variant string, quantity int64, unitIDs ...string) uuid.UUID {
+	s.TB.Helper()
+	id, outcome, err := s.tryHold(s.TB.Context(), cart, variant, quantity, unitIDs...)
+	s.Must(err)
 	if outcome != inventory.Granted {
-		s.t.Fatalf("%d × %s for cart %s: %s", quantity, variant, cart, outcome)
+		s.TB.Fatalf("%d × %s for cart %s: %s", quantity, variant, cart, outcome)
 	}
 	return id
 }
 
-func (s *shop) start(cart string) checkouts.Start {
+func (s *fixture) start(cart string) checkouts.Start {
 	return checkouts.Start{TenantID: s.tenant, CartID: cart, PaymentReference: "pay-" + cart, Origin: shopper}
 }
 
-func (s *shop) begin(cart string) checkouts.Checkout {
-	s.t.Helper()
-	c, err := checkouts.Begin(s.t.Context(), s.db, s.start(cart), s.config)
-	s.must(err)
+func (s *fixture) begin(cart string) checkouts.Checkout {
+	s.TB.Helper()
+	c, err := checkouts.Begin(s.TB.Context(), s.DB, s.start(cart), s.config)
+	s.Must(err)
 	return c
 }
 
 // beginCalled begins a checkout whose payment the Validator finds out about.
-func (s *shop) beginCalled(cart string) checkouts.Checkout {
-	s.t.Helper()
+func (s *fixture) beginCalled(cart string) checkouts.Checkout {
+	s.TB.Helper()
 	start := s.start(cart)
 	start.CallbackURL = "https://pay.example/" + cart
-	c, err := checkouts.Begin(s.t.Context(), s.db, start, s.config)
-	s.must(err)
+	c, err := checkouts.Begin(s.TB.Context(), s.DB, start, s.config)
+	s.Must(err)
 	return c
 }
 
-func (s *shop) answer(id uuid.UUID, result checkouts.Result) (checkouts.Checkout, error) {
-	return checkouts.Answer(s.t.Context(), s.db, s.payment(id, result), s.config)
+func (s *fixture) answer(id uuid.UUID, result checkouts.Result) (checkouts.Checkout, error) {
+	return checkouts.Answer(s.TB.Context(), s.DB, s.payment(id, result), s.config)
 }
 
-func (s *shop) payment(id uuid.UUID, result checkouts.Result) checkouts.Payment {
+func (s *fixture) payment(id uuid.UUID, result checkouts.Result) checkouts.Payment {
 	return checkouts.Payment{TenantID: s.tenant, CheckoutID: id, Result: result, Origin: bank}
 }
 
-func (s *shop) get(id uuid.UUID) checkouts.Checkout {
-	s.t.Helper()
-	c, err := checkouts.Get(s.t.Context(), s.db, s.tenant, id)
-	s.must(err)
+func (s *fixture) get(id uuid.UUID) checkouts.Checkout {
+	s.TB.Helper()
+	c, err := checkouts.Get(s.TB.Context(), s.DB, s.tenant, id)
+	s.Must(err)
 	return c
 }
 
 // recovery is a Recovery with another pool, as another process has it.
-func (s *shop) recovery(v checkouts.Validator) *checkouts.Recovery {
-	s.t.Helper()
+func (s *fixture) recovery(v checkouts.Validator) *checkouts.Recovery {
+	s.TB.Helper()
 	config := s.config
 	config.Validator = v
-	r, err := checkouts.NewRecovery(pgtest.Open(s.t, s.db.Config().ConnString()), config)
-	s.must(err)
+	r, err := checkouts.NewRecovery(pgtest.Open(s.TB, s.DB.Config().ConnString()), config)
+	s.Must(err)
 	return r
 }
 
 // recover makes one pass, after all unfinished checkouts have become due.
-func (s *shop) recover(v checkouts.Validator) checkouts.Report {
-	s.t.Helper()
+func (s *fixture) recover(v checkouts.Validator) checkouts.Report {
+	s.TB.Helper()
 	s.due()
-	report, err := s.recovery(v).RunOnce(s.t.Context())
-	s.must(err)
+	report, err := s.recovery(v).RunOnce(s.TB.Context())
+	s.Must(err)
 	return report
 }
 
 // due lets the backoff of all checkouts be over.
-func (s *shop) due() {
-	s.t.Helper()
-	s.exec(`UPDATE checkouts SET next_attempt_at = clock_timestamp() WHERE ended_at IS NULL`)
+func (s *fixture) due() {
+	s.TB.Helper()
+	s.Exec(`UPDATE checkouts SET next_attempt_at = clock_timestamp() WHERE ended_at IS NULL`)
 }
 
 // late makes a checkout's deadline pass. Its holds still have their margin.
-func (s *shop) late(id uuid.UUID) {
-	s.t.Helper()
-	s.exec(`UPDATE checkouts SET deadline = clock_timestamp() WHERE checkout_id = $1`, id)
+func (s *fixture) late(id uuid.UUID) {
+	s.TB.Helper()
+	s.Exec(`UPDATE checkouts SET deadline = clock_timestamp() WHERE checkout_id = $1`, id)
 }
 
 // lapse makes the holds of a checkout due.
-func (s *shop) lapse(id uuid.UUID) {
-	s.t.Helper()
-	s.exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE checkout_id = $1 AND status = 'held'`, id)
+func (s *fixture) lapse(id uuid.UUID) {
+	s.TB.Helper()
+	s.Exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE checkout_id = $1 AND status = 'held'`, id)
 }
 
-func (s *shop) sweep() {
-	s.t.Helper()
-	_, err := inventory.ExpireDue(s.t.Context(), s.db, 1000)
-	s.must(err)
+func (s *fixture) sweep() {
+	s.TB.Helper()
+	_, err := inventory.ExpireDue(s.TB.Context(), s.DB, 1000)
+	s.Must(err)
 }
 
 // validator is a Validator that is a function.
@@ -228,42 +212,42 @@ func always(result checkouts.Result) validator {
 }
 
 // conflict returns the conflict in err, and fails the test without one.
-func (s *shop) conflict(err error) *checkouts.ConflictError {
-	s.t.Helper()
+func (s *fixture) conflict(err error) *checkouts.ConflictError {
+	s.TB.Helper()
 	conflict, ok := errors.AsType[*checkouts.ConflictError](err)
 	if !ok {
-		s.t.Fatalf("%v, want a *ConflictError", err)
+		s.TB.Fatalf("%v, want a *ConflictError", err)
 	}
 	return conflict
 }
 
 // wantCheckout fails the test unless the checkout is in the state.
-func (s *shop) wantCheckout(id uuid.UUID, status checkouts.Status, reason checkouts.Reason, alert checkouts.Alert) {
-	s.t.Helper()
+func (s *fixture) wantCheckout(id uuid.UUID, status checkouts.Status, reason checkouts.Reason, alert checkouts.Alert) {
+	s.TB.Helper()
 	if c := s.get(id); c.Status != status || c.Reason != reason || c.Alert != alert {
-		s.t.Errorf("checkout: %s %q, alert %q; want %s %q, alert %q", c.Status, c.Reason, c.Alert, status, reason, alert)
+		s.TB.Errorf("checkout: %s %q, alert %q; want %s %q, alert %q", c.Status, c.Reason, c.Alert, status, reason, alert)
 	}
 }
 
 // wantHolds fails the test unless all holds of the checkout have the status.
-func (s *shop) wantHolds(id uuid.UUID, status reservations.Status) {
-	s.t.Helper()
-	holds, err := checkouts.Holds(s.t.Context(), s.db, s.tenant, id)
-	s.must(err)
+func (s *fixture) wantHolds(id uuid.UUID, status reservations.Status) {
+	s.TB.Helper()
+	holds, err := checkouts.Holds(s.TB.Context(), s.DB, s.tenant, id)
+	s.Must(err)
 	for _, h := range holds {
 		if h.Status != status {
-			s.t.Errorf("hold of %d × %s is %s, want %s", h.Quantity, h.ResourceKey, h.Status, status)
+			s.TB.Errorf("hold of %d × %s is %s, want %s", h.Quantity, h.ResourceKey, h.Status, status)
 		}
 	}
 }
 
 // wantStock fails the test unless the variant has these counters.
-func (s *shop) wantStock(variant string, stock, reserved int64) {
-	s.t.Helper()
-	got, err := inventory.Get(s.t.Context(), s.db, s.tenant, variant)
-	s.must(err)
+func (s *fixture) wantStock(variant string, stock, reserved int64) {
+	s.TB.Helper()
+	got, err := inventory.Get(s.TB.Context(), s.DB, s.tenant, variant)
+	s.Must(err)
 	if got.Stock != stock || got.Reserved != reserved {
-		s.t.Errorf("%s: stock %d, reserved %d, want %d and %d", variant, got.Stock, got.Reserved, stock, reserved)
+		s.TB.Errorf("%s: stock %d, reserved %d, want %d and %d", variant, got.Stock, got.Reserved, stock, reserved)
 	}
 }
 
@@ -311,11 +295,11 @@ var faults = map[string]string{
 }
 
 // sound fails the test if the database has a fault.
-func (s *shop) sound() {
-	s.t.Helper()
+func (s *fixture) sound() {
+	s.TB.Helper()
 	for name, sql := range faults {
-		if n := s.int(sql); n != 0 {
-			s.t.Errorf("%d %s", n, name)
+		if n := s.Int(sql); n != 0 {
+			s.TB.Errorf("%d %s", n, name)
 		}
 	}
 }
@@ -323,13 +307,13 @@ func (s *shop) sound() {
 // verified fails the test if the invariants of package verify do not hold. It
 // is for tests that change no row by hand. Their stocks have no record, and
 // their holds no requests.
-func (s *shop) verified() {
-	s.t.Helper()
-	report, err := verify.Run(s.t.Context(), s.db, verify.Config{})
-	s.must(err)
+func (s *fixture) verified() {
+	s.TB.Helper()
+	report, err := verify.Run(s.TB.Context(), s.DB, verify.Config{})
+	s.Must(err)
 	for _, check := range report.Checks {
 		if check.Broken > 0 && check.Name != "stock_recorded" && check.Name != "hold_has_request" {
-			s.t.Errorf("%s: %s", check.Name, check.Sample)
+			s.TB.Errorf("%s: %s", check.Name, check.Sample)
 		}
 	}
 }

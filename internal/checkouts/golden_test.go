@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write the golden files again")
 // The record is the event: there is one golden file per action of a checkout.
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.seats("hall", 20)
 	started := func(cart string) checkouts.Checkout {
 		s.hold(cart, "hall", 2)
@@ -25,9 +25,9 @@ func TestEvents(t *testing.T) {
 	}
 	committed, compensated, late, lost := started("a"), started("b"), started("c"), started("d")
 	_, err := s.answer(committed.CheckoutID, checkouts.ResultPaid)
-	s.must(err)
+	s.Must(err)
 	_, err = s.answer(compensated.CheckoutID, checkouts.ResultFailed)
-	s.must(err)
+	s.Must(err)
 	s.late(late.CheckoutID)
 	_, err = s.answer(late.CheckoutID, checkouts.ResultPaid)
 	if conflict := s.conflict(err); conflict.Raised != checkouts.PaidTooLate {
@@ -40,12 +40,12 @@ func TestEvents(t *testing.T) {
 		checkouts.EventBegun: committed.CheckoutID, checkouts.EventPaid: committed.CheckoutID, checkouts.EventCommitted: committed.CheckoutID,
 		checkouts.EventCompensated: compensated.CheckoutID, checkouts.EventFailed: lost.CheckoutID, checkouts.EventAlert: late.CheckoutID,
 	}
-	if n := s.int(`SELECT count(DISTINCT action) FROM audit_log WHERE action LIKE 'checkout.%'`); int(n) != len(written) {
+	if n := s.Int(`SELECT count(DISTINCT action) FROM audit_log WHERE action LIKE 'checkout.%'`); int(n) != len(written) {
 		t.Errorf("%d actions were recorded, %d have a golden file", n, len(written))
 	}
 	for action, target := range written {
 		t.Run(action, func(t *testing.T) {
-			records, err := audit.History(t.Context(), s.db, s.tenant, target)
+			records, err := audit.History(t.Context(), s.DB, s.tenant, target)
 			if err != nil {
 				t.Fatal(err)
 			}

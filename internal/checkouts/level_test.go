@@ -14,13 +14,13 @@ import (
 // A checkout begins at READ COMMITTED only, and is answered at every level.
 func TestLevels(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 9)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		cart := string(level)
 		s.hold(cart, "shoe", 1)
 		in := func(do func(tx pgx.Tx) error) error {
-			return pgx.BeginTxFunc(t.Context(), s.db, pgx.TxOptions{IsoLevel: level}, do)
+			return pgx.BeginTxFunc(t.Context(), s.DB, pgx.TxOptions{IsoLevel: level}, do)
 		}
 		if err := in(func(tx pgx.Tx) error {
 			_, err := checkouts.BeginTx(t.Context(), tx, s.start(cart), s.config)
@@ -29,7 +29,7 @@ func TestLevels(t *testing.T) {
 			t.Errorf("%s: begin: %v", level, err)
 		}
 		c := s.begin(cart)
-		s.must(in(func(tx pgx.Tx) error {
+		s.Must(in(func(tx pgx.Tx) error {
 			_, err := checkouts.AnswerTx(t.Context(), tx, s.payment(c.CheckoutID, checkouts.ResultPaid))
 			return err
 		}))
@@ -45,19 +45,19 @@ func TestLevels(t *testing.T) {
 // then on the holds are kept for the commit.
 func TestPaidWhileTheStockIsLocked(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 9)
 	s.hold("a", "shoe", 1)
 	c := s.begin("a")
-	locked, err := s.db.Begin(t.Context())
-	s.must(err)
+	locked, err := s.DB.Begin(t.Context())
+	s.Must(err)
 	_, err = locked.Exec(t.Context(), `SELECT FROM inventory_stocks FOR UPDATE`)
-	s.must(err)
+	s.Must(err)
 	s.recordPaid(c)
-	s.must(locked.Rollback(t.Context()))
+	s.Must(locked.Rollback(t.Context()))
 	s.wantCheckout(c.CheckoutID, checkouts.Finalizing, "", "")
-	holds, err := checkouts.Holds(t.Context(), s.db, s.tenant, c.CheckoutID)
-	s.must(err)
+	holds, err := checkouts.Holds(t.Context(), s.DB, s.tenant, c.CheckoutID)
+	s.Must(err)
 	if kept := holds[0].ExpiresAt.Sub(c.CreatedAt); kept < checkouts.KeptFor || kept > checkouts.KeptFor+time.Minute {
 		t.Errorf("the hold is kept for %s, want %s", kept, checkouts.KeptFor)
 	}

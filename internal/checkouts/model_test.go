@@ -47,7 +47,7 @@ type modelCheckout struct {
 
 // machine runs the same steps on the model and on the real shop.
 type machine struct {
-	*shop
+	*fixture
 	rt        *rapid.T
 	step      int
 	holds     []*modelHold
@@ -148,7 +148,7 @@ func (m *machine) add(*rapid.T) {
 	h := &modelHold{cart: m.cart(), item: rapid.SampledFrom([]string{"hall", "shirt"}).Draw(m.rt, "item"), status: reservations.Held, heldAt: m.step}
 	var outcome inventory.Outcome
 	var err error
-	h.id, outcome, err = m.tryHold(m.t.Context(), h.cart, h.item, rapid.Int64Range(1, 3).Draw(m.rt, "quantity"))
+	h.id, outcome, err = m.tryHold(m.TB.Context(), h.cart, h.item, rapid.Int64Range(1, 3).Draw(m.rt, "quantity"))
 	if err != nil || outcome != inventory.Granted {
 		m.rt.Fatalf("hold: %s, %v", outcome, err)
 	}
@@ -161,7 +161,7 @@ func (m *machine) add(*rapid.T) {
 }
 
 func (m *machine) status(id uuid.UUID) (status reservations.Status) {
-	if err := m.db.QueryRow(m.t.Context(), `SELECT status FROM reservations WHERE reservation_id = $1`, id).Scan(&status); err != nil {
+	if err := m.DB.QueryRow(m.TB.Context(), `SELECT status FROM reservations WHERE reservation_id = $1`, id).Scan(&status); err != nil {
 		m.rt.Fatal(err)
 	}
 	return status
@@ -170,7 +170,7 @@ func (m *machine) status(id uuid.UUID) (status reservations.Status) {
 func (m *machine) beginOne(*rapid.T) {
 	cart := m.cart()
 	want := m.cannot(cart)
-	c, err := checkouts.Begin(m.t.Context(), m.db, m.start(cart), m.config)
+	c, err := checkouts.Begin(m.TB.Context(), m.DB, m.start(cart), m.config)
 	if !errors.Is(err, want) || (err == nil) != (want == nil) {
 		m.rt.Fatalf("begin of %s: %v, the model wants %v", cart, err, want)
 	}
@@ -212,7 +212,7 @@ func (m *machine) refuse(*rapid.T) {
 
 // check answers, and compares what is returned.
 func (m *machine) check(c *modelCheckout, fits bool, result checkouts.Result) {
-	got, err := m.shop.answer(c.id, result)
+	got, err := m.fixture.answer(c.id, result)
 	conflict, ok := errors.AsType[*checkouts.ConflictError](err)
 	if err != nil && !ok || ok == fits || ok && conflict.Status != c.status || got.Status != c.status {
 		m.rt.Fatalf("%s of a checkout: %s, %v, the model has %s, agrees %t", result, got.Status, err, c.status, fits)
@@ -240,7 +240,7 @@ func (m *machine) lapseOne(*rapid.T) {
 	}
 	if h := rapid.SampledFrom(m.holds).Draw(m.rt, "hold"); h.live() {
 		h.lapsedAt = m.step
-		m.exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE reservation_id = $1`, h.id)
+		m.Exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE reservation_id = $1`, h.id)
 	}
 }
 
@@ -255,9 +255,9 @@ func (m *machine) expire(*rapid.T) {
 
 func (m *machine) recoverAll(*rapid.T) {
 	m.due()
-	r, err := checkouts.NewRecovery(m.db, m.config)
+	r, err := checkouts.NewRecovery(m.DB, m.config)
 	if err == nil {
-		_, err = r.RunOnce(m.t.Context())
+		_, err = r.RunOnce(m.TB.Context())
 	}
 	if err != nil {
 		m.rt.Fatal(err)
@@ -276,7 +276,7 @@ func (m *machine) remove(*rapid.T) {
 	if slices.ContainsFunc(m.of(cart), func(h *modelHold) bool { return h.live() && h.in != nil }) {
 		want = reservationrows.ErrCheckoutInProgress
 	}
-	_, err := carts.Remove(m.t.Context(), m.db, m.tenant, cart, "", reservations.CartRemoved, shopper)
+	_, err := carts.Remove(m.TB.Context(), m.DB, m.tenant, cart, "", reservations.CartRemoved, shopper)
 	if !errors.Is(err, want) || (err == nil) != (want == nil) {
 		m.rt.Fatalf("remove %s: %v, the model wants %v", cart, err, want)
 	}
@@ -296,7 +296,7 @@ func (m *machine) checkOut(*rapid.T) {
 	if unfinished { // its holds are lost, and the cart's newer holds are free
 		want = nil
 	}
-	_, err := carts.Checkout(m.t.Context(), m.db, m.tenant, cart, shopper)
+	_, err := carts.Checkout(m.TB.Context(), m.DB, m.tenant, cart, shopper)
 	if !errors.Is(err, want) || (err == nil) != (want == nil) {
 		m.rt.Fatalf("checkout of %s: %v, the model wants %v", cart, err, want)
 	}
@@ -311,12 +311,12 @@ func (m *machine) checkOut(*rapid.T) {
 func (m *machine) agree(*rapid.T) {
 	m.step++
 	for _, c := range m.checkouts {
-		got, err := checkouts.Get(m.t.Context(), m.db, m.tenant, c.id)
+		got, err := checkouts.Get(m.TB.Context(), m.DB, m.tenant, c.id)
 		if err != nil || got.Status != c.status || got.Reason != c.reason || got.Alert != c.alert || int(got.Holds) != len(c.holds) {
 			m.rt.Fatalf("checkout of %s is %s %q %q, %v; the model has %s %q %q", c.cart, got.Status, got.Reason, got.Alert, err, c.status, c.reason, c.alert)
 		}
 	}
-	rows, err := m.db.Query(m.t.Context(), `SELECT reservation_id::text || ' ' || status FROM reservations WHERE tenant_id = $1`, m.tenant)
+	rows, err := m.DB.Query(m.TB.Context(), `SELECT reservation_id::text || ' ' || status FROM reservations WHERE tenant_id = $1`, m.tenant)
 	if err != nil {
 		m.rt.Fatal(err)
 	}
@@ -330,16 +330,16 @@ func (m *machine) agree(*rapid.T) {
 		}
 	}
 	for name, sql := range faults {
-		if n := pgtest.Int(m.t, m.db, sql); n != 0 {
+		if n := pgtest.Int(m.TB, m.DB, sql); n != 0 {
 			m.rt.Fatalf("%d %s", n, name)
 		}
 	}
 }
 
 func newMachine(t *testing.T, rt *rapid.T, db *pgxpool.Pool) *machine {
-	m := &machine{shop: shopOn(t, db), rt: rt, step: 1}
+	m := &machine{fixture: shopOn(t, db), rt: rt, step: 1}
 	for _, table := range []string{"checkouts", "reservations", "postings", "inventory_stocks", "audit_log"} {
-		m.exec(`DELETE FROM ` + table)
+		m.Exec(`DELETE FROM ` + table)
 	}
 	m.seats("hall", 300)
 	m.stock("shirt", 300)

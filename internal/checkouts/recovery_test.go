@@ -44,7 +44,7 @@ func (c *calls) counted(v checkouts.Validator) validator {
 // once for each.
 func TestRecoveriesAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 100)
 	var made calls
 	v := made.counted(validator(func(_ context.Context, c checkouts.Checkout) (checkouts.Result, error) {
@@ -77,14 +77,14 @@ func TestRecoveriesAtOnce(t *testing.T) {
 	}
 	s.hold("open", "shoe", 1)
 	open := s.begin("open")
-	s.exec(`UPDATE checkouts SET next_attempt_at = clock_timestamp() WHERE checkout_id <> $1`, open.CheckoutID)
+	s.Exec(`UPDATE checkouts SET next_attempt_at = clock_timestamp() WHERE checkout_id <> $1`, open.CheckoutID)
 	reports := make([]checkouts.Report, 4)
 	var passes errgroup.Group
 	for i := range reports {
 		r := s.recovery(v)
 		passes.Go(func() (err error) { reports[i], err = r.RunOnce(t.Context()); return err })
 	}
-	s.must(passes.Wait())
+	s.Must(passes.Wait())
 	var sum checkouts.Report
 	for _, r := range reports {
 		sum.Claimed, sum.Committed, sum.Compensated, sum.Errors = sum.Claimed+r.Claimed, sum.Committed+r.Committed, sum.Compensated+r.Compensated, sum.Errors+r.Errors
@@ -111,10 +111,10 @@ func TestRecoveriesAtOnce(t *testing.T) {
 // tenants, nor the checkouts of that tenant that need no call.
 func TestSlowValidator(t *testing.T) {
 	t.Parallel()
-	slow := newShop(t)
+	slow := newFixture(t)
 	slow.config.AttemptTimeout = time.Minute
 	slow.config.Concurrency = 6
-	quick := shopOn(t, slow.db)
+	quick := shopOn(t, slow.DB)
 	slow.stock("shoe", 100)
 	quick.stock("shoe", 100)
 	answer := make(chan struct{})
@@ -141,16 +141,16 @@ func TestSlowValidator(t *testing.T) {
 	r := slow.recovery(v)
 	passing.Go(func() (err error) { report, err = r.RunOnce(t.Context()); return err })
 	pgtest.Until(t, "the other checkouts are committed", func() bool {
-		return slow.int(`SELECT count(*) FROM checkouts WHERE status = 'committed'`) == 7
+		return slow.Int(`SELECT count(*) FROM checkouts WHERE status = 'committed'`) == 7
 	})
 	const claimedSQL = `SELECT count(*) FROM checkouts WHERE tenant_id = $1 AND attempt > 0`
-	pgtest.Until(t, "the slow tenant uses half of the capacity, beside the paid checkout", func() bool { return slow.int(claimedSQL, slow.tenant) >= 4 })
-	if n := slow.int(claimedSQL, slow.tenant); n != 4 {
+	pgtest.Until(t, "the slow tenant uses half of the capacity, beside the paid checkout", func() bool { return slow.Int(claimedSQL, slow.tenant) >= 4 })
+	if n := slow.Int(claimedSQL, slow.tenant); n != 4 {
 		t.Errorf("%d checkouts of the slow tenant were claimed, want the paid one and half of the capacity", n)
 	}
 	close(answer)
 	s := slow
-	s.must(passing.Wait())
+	s.Must(passing.Wait())
 	if want := (checkouts.Report{Claimed: 13, Committed: 13}); report != want {
 		t.Errorf("%+v, want %+v", report, want)
 	}
@@ -173,7 +173,7 @@ func TestUndecided(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newFixture(t)
 			s.config.AttemptTimeout, s.config.BackoffMin, s.config.BackoffMax = 500*time.Millisecond, time.Minute, 3*time.Minute
 			s.stock("shoe", 5)
 			s.hold("a", "shoe", 2)
@@ -211,9 +211,9 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-func clock(s *shop) (now time.Time) {
-	s.t.Helper()
-	s.must(s.db.QueryRow(s.t.Context(), `SELECT clock_timestamp()`).Scan(&now))
+func clock(s *fixture) (now time.Time) {
+	s.TB.Helper()
+	s.Must(s.DB.QueryRow(s.TB.Context(), `SELECT clock_timestamp()`).Scan(&now))
 	return now
 }
 
@@ -222,7 +222,7 @@ func clock(s *shop) (now time.Time) {
 // attempt is scheduled after it.
 func TestClaimedBeforeTheCall(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 5)
 	for _, cart := range []string{"a", "soon"} {
 		s.hold(cart, "shoe", 1)
@@ -232,11 +232,11 @@ func TestClaimedBeforeTheCall(t *testing.T) {
 	soon := s.beginCalled("soon")
 	s.hold("again", "shoe", 1)
 	again := s.beginCalled("again")
-	s.exec(`UPDATE checkouts SET asked = true WHERE checkout_id = $1`, again.CheckoutID)
+	s.Exec(`UPDATE checkouts SET asked = true WHERE checkout_id = $1`, again.CheckoutID)
 	seen := make(map[string]checkouts.Checkout)
 	var mu sync.Mutex
 	report := s.recover(validator(func(ctx context.Context, c checkouts.Checkout) (checkouts.Result, error) {
-		stored, err := checkouts.Get(ctx, s.db, c.TenantID, c.CheckoutID)
+		stored, err := checkouts.Get(ctx, s.DB, c.TenantID, c.CheckoutID)
 		mu.Lock()
 		defer mu.Unlock()
 		seen[c.CartID] = stored
@@ -263,7 +263,7 @@ func TestPaidDuringTheCall(t *testing.T) {
 	for name, compensated := range map[string]bool{"compensated meanwhile": true, "not compensated yet": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t)
+			s := newFixture(t)
 			s.config.Concurrency = 1 // so that the pass does not claim it again during the call
 			s.stock("shoe", 5)
 			s.hold("a", "shoe", 2)
@@ -291,17 +291,17 @@ func TestPaidDuringTheCall(t *testing.T) {
 // transaction keeps locked, do not stop the others.
 func TestBrokenCheckout(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	for _, variant := range []string{"shoe", "sock", "hat"} {
 		s.stock(variant, 5)
 		s.hold(variant, variant, 2)
 		s.recordPaid(s.begin(variant))
 	}
-	s.exec(`UPDATE inventory_stocks SET reserved = 1 WHERE variant_id = 'sock'`)
-	locked, err := s.db.Begin(t.Context())
-	s.must(err)
+	s.Exec(`UPDATE inventory_stocks SET reserved = 1 WHERE variant_id = 'sock'`)
+	locked, err := s.DB.Begin(t.Context())
+	s.Must(err)
 	_, err = locked.Exec(t.Context(), `SELECT FROM inventory_stocks WHERE variant_id = 'hat' FOR UPDATE`)
-	s.must(err)
+	s.Must(err)
 	s.due()
 	report, err := s.recovery(nil).RunOnce(t.Context())
 	if err == nil {
@@ -310,8 +310,8 @@ func TestBrokenCheckout(t *testing.T) {
 	if want := (checkouts.Report{Claimed: 3, Committed: 1, Errors: 2}); report != want {
 		t.Errorf("%+v, want %+v", report, want)
 	}
-	s.must(locked.Rollback(t.Context()))
-	s.exec(`UPDATE inventory_stocks SET reserved = 2 WHERE variant_id = 'sock'`)
+	s.Must(locked.Rollback(t.Context()))
+	s.Exec(`UPDATE inventory_stocks SET reserved = 2 WHERE variant_id = 'sock'`)
 	if report := s.recover(nil); report.Committed != 2 {
 		t.Errorf("once it is repaired: %+v", report)
 	}
@@ -321,7 +321,7 @@ func TestBrokenCheckout(t *testing.T) {
 // A panic of the validator is an error of its checkout.
 func TestPanic(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 5)
 	s.hold("a", "shoe", 1)
 	s.hold("b", "shoe", 1)
@@ -343,7 +343,7 @@ func TestPanic(t *testing.T) {
 // A pass ends at its bound, and the next one goes on.
 func TestPassMax(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.config.PassMax = 2
 	s.stock("shoe", 5)
 	for i := range 3 {
@@ -362,7 +362,7 @@ func TestPassMax(t *testing.T) {
 // A pass whose context ends keeps what it has done.
 func TestPassEnds(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stock("shoe", 5)
 	s.hold("a", "shoe", 1)
 	s.beginCalled("a")
@@ -371,7 +371,7 @@ func TestPassEnds(t *testing.T) {
 	s.due()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	_, err := s.recovery(validator(func(ctx context.Context, _ checkouts.Checkout) (checkouts.Result, error) {
-		pgtest.Until(t, "the other one is committed", func() bool { return s.int(`SELECT count(*) FROM checkouts WHERE status = 'committed'`) == 1 })
+		pgtest.Until(t, "the other one is committed", func() bool { return s.Int(`SELECT count(*) FROM checkouts WHERE status = 'committed'`) == 1 })
 		cancel(nil)
 		<-ctx.Done()
 		return checkouts.ResultPaid, nil // what a call has returned is recorded
@@ -379,7 +379,7 @@ func TestPassEnds(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled pass: %v", err)
 	}
-	if n := s.int(`SELECT count(*) FROM checkouts WHERE status = 'committed'`); n != 2 {
+	if n := s.Int(`SELECT count(*) FROM checkouts WHERE status = 'committed'`); n != 2 {
 		t.Errorf("%d are committed, want both", n)
 	}
 	expired, cancelNow := context.WithTimeout(t.Context(), 0)

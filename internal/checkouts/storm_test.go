@@ -32,7 +32,7 @@ const (
 
 // saga is one of a pair, and what its payment has reported.
 type saga struct {
-	*shop
+	*fixture
 	id     uuid.UUID
 	random *rand.Rand
 	paid   bool // reported as paid, whatever the answer was
@@ -45,9 +45,9 @@ type saga struct {
 // twice and none is pending.
 func TestPairs(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	s.exec(fmt.Sprintf(`ALTER DATABASE %q SET synchronous_commit = off`, s.db.Config().ConnConfig.Database))
-	s.db = wide(t, s.db)
+	s := newFixture(t)
+	s.Exec(fmt.Sprintf(`ALTER DATABASE %q SET synchronous_commit = off`, s.DB.Config().ConnConfig.Database))
+	s.DB = wide(t, s.DB)
 	s.stock("shirt", int64(10**pairs))
 	blocks := (*pairs + pairsPerBlock - 1) / pairsPerBlock
 	for i := range blocks {
@@ -80,9 +80,9 @@ func TestPairs(t *testing.T) {
 		places <- i
 	}
 	close(places)
-	s.must(workers.Wait())
+	s.Must(workers.Wait())
 	stop()
-	s.must(background.Wait())
+	s.Must(background.Wait())
 	s.settle()
 	s.judge(sagas)
 }
@@ -99,11 +99,11 @@ func wide(t testing.TB, db *pgxpool.Pool) *pgxpool.Pool {
 }
 
 // pair runs the ith pair at once.
-func (s *shop) pair(i int, sagas []*saga) error {
+func (s *fixture) pair(i int, sagas []*saga) error {
 	var both sync.WaitGroup
 	errs := make([]error, 2)
 	for j := range errs {
-		of := &saga{shop: s, random: rand.New(rand.NewPCG(uint64(i), uint64(j)))}
+		of := &saga{fixture: s, random: rand.New(rand.NewPCG(uint64(i), uint64(j)))}
 		sagas[2*i+j] = of
 		both.Go(func() { errs[j] = of.run(fmt.Sprintf("cart%d-%d", i, j), fmt.Sprint("hall", i/pairsPerBlock)) })
 	}
@@ -113,7 +113,7 @@ func (s *shop) pair(i int, sagas []*saga) error {
 
 // run holds random units, begins a checkout, and lets one of the things happen.
 func (s *saga) run(cart, block string) error {
-	ctx := s.t.Context()
+	ctx := s.TB.Context()
 	units := s.random.Perm(pairSeats)[:1+s.random.IntN(4)]
 	names := make([]string, len(units))
 	for i, unit := range units {
@@ -133,7 +133,7 @@ func (s *saga) run(cart, block string) error {
 	if called {
 		start.CallbackURL = "https://pay.example"
 	}
-	c, err := checkouts.Begin(ctx, s.db, start, s.config)
+	c, err := checkouts.Begin(ctx, s.DB, start, s.config)
 	if err != nil {
 		return fmt.Errorf("%s: %w", cart, err)
 	}
@@ -160,11 +160,11 @@ func (s *saga) happen(ctx context.Context) (err error) {
 		case 7: // the process dies between the two steps
 			err = s.onlyRecord(ctx)
 		case 8, 9:
-			_, err = s.db.Exec(ctx, makeLateSQL, s.id)
+			_, err = s.DB.Exec(ctx, makeLateSQL, s.id)
 		case 10:
-			_, err = s.db.Exec(ctx, makeDueSQL, s.id)
+			_, err = s.DB.Exec(ctx, makeDueSQL, s.id)
 		case 11:
-			_, err = inventory.ExpireDue(ctx, s.db, 100)
+			_, err = inventory.ExpireDue(ctx, s.DB, 100)
 		}
 		if err != nil {
 			return err
@@ -175,7 +175,7 @@ func (s *saga) happen(ctx context.Context) (err error) {
 
 // report is a payment's answer.
 func (s *saga) report(ctx context.Context, result checkouts.Result) error {
-	c, err := checkouts.Answer(ctx, s.db, s.payment(s.id, result), s.config)
+	c, err := checkouts.Answer(ctx, s.DB, s.payment(s.id, result), s.config)
 	if _, ok := errors.AsType[*checkouts.ConflictError](err); err != nil && !ok {
 		return err
 	}
@@ -185,7 +185,7 @@ func (s *saga) report(ctx context.Context, result checkouts.Result) error {
 }
 
 func (s *saga) onlyRecord(ctx context.Context) error {
-	tx, err := s.db.Begin(ctx)
+	tx, err := s.DB.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -199,23 +199,23 @@ func (s *saga) onlyRecord(ctx context.Context) error {
 
 // settle lets the time of all checkouts pass, and recovers until all have ended.
 // A claim that the end of the recovery has cut may be committed after that.
-func (s *shop) settle() {
-	s.t.Helper()
-	pgtest.Until(s.t, "all checkouts have ended", func() bool {
-		s.exec(`UPDATE checkouts SET deadline = clock_timestamp() WHERE status = 'validating'`)
+func (s *fixture) settle() {
+	s.TB.Helper()
+	pgtest.Until(s.TB, "all checkouts have ended", func() bool {
+		s.Exec(`UPDATE checkouts SET deadline = clock_timestamp() WHERE status = 'validating'`)
 		s.recover(nil)
-		return s.int(`SELECT count(*) FROM checkouts WHERE ended_at IS NULL`) == 0
+		return s.Int(`SELECT count(*) FROM checkouts WHERE ended_at IS NULL`) == 0
 	})
-	s.exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE status = 'held' AND checkout_id IS NULL`)
-	for s.int(`SELECT count(*) FROM reservations WHERE status = 'held' AND expires_at <= clock_timestamp()`) > 0 {
+	s.Exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE status = 'held' AND checkout_id IS NULL`)
+	for s.Int(`SELECT count(*) FROM reservations WHERE status = 'held' AND expires_at <= clock_timestamp()`) > 0 {
 		s.sweep()
 	}
 }
 
 // judge fails the test unless every saga has one ending that agrees with what
 // was reported, and every unit is taken once or free.
-func (s *shop) judge(sagas []*saga) {
-	s.t.Helper()
+func (s *fixture) judge(sagas []*saga) {
+	s.TB.Helper()
 	endings := make(map[checkouts.Status]int)
 	begun := int64(0)
 	for _, of := range sagas {
@@ -227,35 +227,35 @@ func (s *shop) judge(sagas []*saga) {
 		endings[c.Status]++
 		switch {
 		case !c.Status.Ended():
-			s.t.Errorf("%s is %s", c.CartID, c.Status)
+			s.TB.Errorf("%s is %s", c.CartID, c.Status)
 		case of.sold && c.Status != checkouts.Committed:
-			s.t.Errorf("%s was answered as committed and is %s", c.CartID, c.Status)
+			s.TB.Errorf("%s was answered as committed and is %s", c.CartID, c.Status)
 		case of.paid && c.Status != checkouts.Committed && c.Alert == "":
-			s.t.Errorf("%s was paid, and is %s without an alert", c.CartID, c.Status)
+			s.TB.Errorf("%s was paid, and is %s without an alert", c.CartID, c.Status)
 		case !of.paid && c.CallbackURL == "" && c.Status != checkouts.Compensated:
-			s.t.Errorf("%s was not paid, and is %s", c.CartID, c.Status)
+			s.TB.Errorf("%s was not paid, and is %s", c.CartID, c.Status)
 		}
 	}
-	if n := s.int(`SELECT count(*) FROM checkouts`); n != begun {
-		s.t.Errorf("%d checkouts, want %d", n, begun)
+	if n := s.Int(`SELECT count(*) FROM checkouts`); n != begun {
+		s.TB.Errorf("%d checkouts, want %d", n, begun)
 	}
-	if n := s.int(`SELECT count(*) FROM postings WHERE status = 'pending_inactive'`); n != 0 {
-		s.t.Errorf("%d units are pending", n)
+	if n := s.Int(`SELECT count(*) FROM postings WHERE status = 'pending_inactive'`); n != 0 {
+		s.TB.Errorf("%d units are pending", n)
 	}
-	if n := s.int(`
+	if n := s.Int(`
 		SELECT count(*)
 		FROM (SELECT a.after->>'resource_key' AS block, unit.id
 		      FROM audit_log a, jsonb_array_elements_text(a.after->'unit_ids') AS unit (id)
 		      WHERE a.action = 'reservation.committed'
 		      GROUP BY 1, 2
 		      HAVING count(*) > 1) twice`); n != 0 {
-		s.t.Errorf("%d units were taken twice", n)
+		s.TB.Errorf("%d units were taken twice", n)
 	}
 	for _, status := range []checkouts.Status{checkouts.Committed, checkouts.Compensated, checkouts.Failed} {
 		if endings[status] == 0 {
-			s.t.Errorf("no saga is %s: the test shows too little", status)
+			s.TB.Errorf("no saga is %s: the test shows too little", status)
 		}
 	}
 	s.sound()
-	s.t.Logf("%d sagas: %v", begun, endings)
+	s.TB.Logf("%d sagas: %v", begun, endings)
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // beforeFirst calls do before the first batch that contains the text is sent.
@@ -48,7 +47,7 @@ func (*beforeFirst) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndD
 // is locked. In the end the variant is in the lane that its stock has.
 func TestMovedBeforeItsStockIsLocked(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 5)
 	config := b.DB.Config()
 	unpinned := false
@@ -80,7 +79,7 @@ func TestMovedBeforeItsStockIsLocked(t *testing.T) {
 // afterwards.
 func TestRefusedStockMovesNothing(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, hot.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
 		for want, patch := range map[string]inventory.StockPatch{
 			"stock is required": {Lane: new(lanes.WishHot)},
@@ -109,7 +108,7 @@ func TestRefusedStockMovesNothing(t *testing.T) {
 // without a lane can be set at every isolation level.
 func TestSetStockNeedsReadCommitted(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, hot.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	set := func(level pgx.TxIsoLevel, wish *lanes.Wish) error {
 		return pgx.BeginTxFunc(t.Context(), b.DB, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 			patch := inventory.StockPatch{Stock: new(int64(1)), Lane: wish}

@@ -15,16 +15,14 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // Two transactions that move the same variants in opposite orders do not
 // deadlock: one waits for the end of the other.
 func TestPinsOfSeveral(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	forth := []string{"a", "b", "c", "d", "e", "f"}
 	back := slices.Clone(forth)
 	slices.Reverse(back)
@@ -56,7 +54,7 @@ func TestPinsOfSeveral(t *testing.T) {
 }
 
 // makeSlots makes slots 0 to 4.
-func makeSlots(b *queuestest.Bench) {
+func makeSlots(b *testkit.Fixture) {
 	b.Exec(`INSERT INTO lane_slots (lane, slot) SELECT 'hot', generate_series(0, 4) ON CONFLICT DO NOTHING`)
 }
 
@@ -64,12 +62,12 @@ const lockSlotSQL = `SELECT FROM lane_slots WHERE lane = 'hot' AND slot = $1 FOR
 
 // moves are the moves of a hot variant, which are made under the lock of its
 // slot.
-var moves = map[string]func(b *queuestest.Bench, tx pgx.Tx) error{
+var moves = map[string]func(b *testkit.Fixture, tx pgx.Tx) error{
 	"pin": move(lanes.WishHot), "unpin": move(lanes.WishAuto), "force normal": move(lanes.WishNormal),
 }
 
-func move(wish lanes.Wish) func(b *queuestest.Bench, tx pgx.Tx) error {
-	return func(b *queuestest.Bench, tx pgx.Tx) error {
+func move(wish lanes.Wish) func(b *testkit.Fixture, tx pgx.Tx) error {
+	return func(b *testkit.Fixture, tx pgx.Tx) error {
 		return lanes.ForcePlaceTx(b.TB.Context(), tx, b.Inserter, b.Tenant, []lanes.Placement{{VariantID: "shoe", Wish: wish}})
 	}
 }
@@ -82,7 +80,7 @@ func TestMovedWhileItsSlotIsWaitedFor(t *testing.T) {
 	for name, move := range moves {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := queuestest.New(t, lanes.Hot, hot.NewLane)
+			b := testkit.New(t, lanes.Hot)
 			b.Stock("shoe", 1)
 			makeSlots(b)
 			was := b.Int(`SELECT slot FROM hot_variants`)
@@ -108,7 +106,7 @@ func TestMovedWhileItsSlotIsWaitedFor(t *testing.T) {
 			const freeSQL = `
 				SELECT count(*) FROM (SELECT FROM lane_slots WHERE lane = 'hot' AND slot = $1 FOR NO KEY UPDATE SKIP LOCKED) AS free
 				WHERE EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`
-			b.Eventually("it waits for the slot that the variant has now", func() bool { return b.Int(freeSQL, was) > 0 })
+			b.Until("it waits for the slot that the variant has now", func() bool { return b.Int(freeSQL, was) > 0 })
 			if err := owners[is].Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +140,7 @@ func (*onFirst) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)
 // changes it under the lock of its slot.
 func TestPromotedBeforeTheEdit(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 1)
 	makeSlots(b)
 	const slot = 3
@@ -183,7 +181,7 @@ func TestPromotedBeforeTheEdit(t *testing.T) {
 // variants hot. A slot that a variant left is used for another one.
 func TestSlotPerVariant(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	var pins sync.WaitGroup
 	const variants = 40
 	for i := range variants {
@@ -204,14 +202,12 @@ func TestSlotPerVariant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.Eventually("they have left", func() bool {
+	b.Until("they have left", func() bool {
 		b.Tick(lane)
 		return b.Int(`SELECT count(*) FROM hot_variants`) == variants-10
 	})
 	for i := range 10 {
-		if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, fmt.Sprint("new", i)); err != nil {
-			t.Fatal(err)
-		}
+		b.Pin(fmt.Sprint("new", i))
 	}
 	if n, now := b.Int(`SELECT count(DISTINCT slot) FROM hot_variants`), b.Int(`SELECT max(slot) FROM lane_slots WHERE lane = 'hot'`); n != variants || now != most {
 		t.Errorf("%d variants have %d slots up to %d, want one each up to %d", variants, n, now, most)
@@ -221,7 +217,7 @@ func TestSlotPerVariant(t *testing.T) {
 // A snapshot taken before a move shows the variant in its old slot.
 func TestMovesNeedReadCommitted(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 1)
 	for name, move := range moves {
 		for level, want := range map[pgx.TxIsoLevel]error{

@@ -18,7 +18,7 @@ import (
 
 // crowd is many clients of one counter.
 type crowd struct {
-	*bed
+	*fixture
 	hub     *live.Hub
 	clients int
 	frames  int
@@ -34,7 +34,7 @@ type crowd struct {
 // the test has 1,000 clients, and logs how long deliveries take without and
 // with the client that does not read.
 func TestCrowd(t *testing.T) { //nolint:paralleltest // it measures the heap
-	c := &crowd{bed: newBed(t), clients: 100, frames: 100}
+	c := &crowd{fixture: newFixture(t), clients: 100, frames: 100}
 	config := c.config()
 	config.Limits.Write, config.Limits.Ping = time.Hour, time.Hour // a client that does not read stays connected
 	rounds := 1
@@ -104,7 +104,7 @@ func heapInUse() int64 {
 
 // receive receives a frame and notes how long it took.
 func (c *crowd) receive(m *model, from *client) {
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(c.TB.Context(), time.Minute)
 	defer cancel()
 	_, text, err := from.conn.Read(ctx)
 	now := time.Now()
@@ -132,7 +132,7 @@ func (c *crowd) receive(m *model, from *client) {
 // measure sends frames while all clients read, and returns the times from the
 // call that sends a frame to its arrivals.
 func (c *crowd) measure(reads []func(int64)) []time.Duration {
-	c.t.Helper()
+	c.TB.Helper()
 	c.sent, c.durations = map[int64]time.Time{}, nil
 	last := c.versions[c.tenant] + int64(c.frames)
 	var all sync.WaitGroup
@@ -152,7 +152,7 @@ func (c *crowd) measure(reads []func(int64)) []time.Duration {
 	}
 	all.Wait()
 	if want := c.frames * len(reads); len(c.durations) != want {
-		c.t.Fatalf("%d deliveries, want %d", len(c.durations), want)
+		c.TB.Fatalf("%d deliveries, want %d", len(c.durations), want)
 	}
 	return c.durations
 }

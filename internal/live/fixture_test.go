@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/frames"
 	"github.com/holdfast/holdfast/internal/live"
@@ -25,49 +24,42 @@ const (
 	counter    = "projection.test.count.a"
 )
 
-// bed is a database with two tenants. Its states are counters: the version of a
-// state is the number in it, and so is that of a delta.
-type bed struct {
-	t             testing.TB
-	db            *pgxpool.Pool
+// fixture is a database with two tenants. Its states are counters: the version
+// of a state is the number in it, and so is that of a delta.
+type fixture struct {
+	pgtest.Fixture
 	tenant, other uuid.UUID
 	mu            sync.Mutex
 	versions      map[uuid.UUID]int64 // of the counters with the key a
 }
 
-func newBed(t testing.TB) *bed {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	b := &bed{t: t, db: pgtest.New(t), versions: map[uuid.UUID]int64{}}
+	b := &fixture{Fixture: pgtest.NewFixture(t), versions: map[uuid.UUID]int64{}}
 	b.tenant, b.other = b.newTenant("rolls and buns"), b.newTenant("whole milk")
 	return b
 }
 
-func (b *bed) newTenant(name string) uuid.UUID {
-	b.t.Helper()
-	tenant, err := tenants.Ensure(b.t.Context(), b.db, name)
-	pgtest.Must(b.t, err)
+func (b *fixture) newTenant(name string) uuid.UUID {
+	b.TB.Helper()
+	tenant, err := tenants.Ensure(b.TB.Context(), b.DB, name)
+	pgtest.Must(b.TB, err)
 	return tenant.TenantID
 }
 
 // newKey returns the principal of a new key of the tenant.
-func (b *bed) newKey(scopes ...tenants.Scope) tenants.Principal {
-	b.t.Helper()
-	_, key, err := tenants.CreateKey(b.t.Context(), b.db, b.tenant, "test", scopes)
-	pgtest.Must(b.t, err)
+func (b *fixture) newKey(scopes ...tenants.Scope) tenants.Principal {
+	b.TB.Helper()
+	_, key, err := tenants.CreateKey(b.TB.Context(), b.DB, b.tenant, "test", scopes)
+	pgtest.Must(b.TB, err)
 	return tenants.Principal{TenantID: b.tenant, KeyID: key.KeyID, Prefix: key.Prefix, Scopes: key.Scopes}
-}
-
-func (b *bed) exec(sql string, args ...any) {
-	b.t.Helper()
-	_, err := b.db.Exec(b.t.Context(), sql, args...)
-	pgtest.Must(b.t, err)
 }
 
 // config is that of a hub which receives frames as notifications only, because
 // it compares no versions.
-func (b *bed) config() live.Config {
+func (b *fixture) config() live.Config {
 	return live.Config{
-		Pool: b.db, Log: slog.New(slog.DiscardHandler), Public: []string{"projection.test."},
+		Pool: b.DB, Log: slog.New(slog.DiscardHandler), Public: []string{"projection.test."},
 		Snapshots: projections.Snapshots, Versions: projections.Versions,
 		Limits: live.Limits{Check: time.Hour},
 	}
@@ -75,10 +67,10 @@ func (b *bed) config() live.Config {
 
 // run runs a hub until stop is called or the test ends. It returns when the hub
 // listens.
-func (b *bed) run(c live.Config) (hub *live.Hub, stop func()) {
-	b.t.Helper()
+func (b *fixture) run(c live.Config) (hub *live.Hub, stop func()) {
+	b.TB.Helper()
 	hub, err := live.New(c)
-	pgtest.Must(b.t, err)
+	pgtest.Must(b.TB, err)
 	before := b.listening()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -86,27 +78,27 @@ func (b *bed) run(c live.Config) (hub *live.Hub, stop func()) {
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			b.t.Error(err)
+			b.TB.Error(err)
 		}
 	})
-	b.t.Cleanup(stop)
-	pgtest.Until(b.t, "the hub listens", func() bool { return b.listening() == before+1 })
+	b.TB.Cleanup(stop)
+	pgtest.Until(b.TB, "the hub listens", func() bool { return b.listening() == before+1 })
 	return hub, stop
 }
 
 const listeningSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`
 
-func (b *bed) listening() int64 { return pgtest.Int(b.t, b.db, listeningSQL) }
+func (b *fixture) listening() int64 { return pgtest.Int(b.TB, b.DB, listeningSQL) }
 
 // count adds n events to the tenant's counter, and returns the frame of them.
-func (b *bed) count(tenant uuid.UUID, n int64) frames.Frame {
-	b.t.Helper()
+func (b *fixture) count(tenant uuid.UUID, n int64) frames.Frame {
+	b.TB.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	first := b.versions[tenant] + 1
 	b.versions[tenant] += n
 	version := b.versions[tenant]
-	b.exec(`INSERT INTO projection_snapshots (tenant_id, projection_name, key, state, version) VALUES ($1, $2, 'a', $3, $4)
+	b.Exec(`INSERT INTO projection_snapshots (tenant_id, projection_name, key, state, version) VALUES ($1, $2, 'a', $3, $4)
 		ON CONFLICT (tenant_id, projection_name, key) DO UPDATE SET state = excluded.state, version = excluded.version`,
 		tenant, projection, number(version), version)
 	return frames.Frame{TenantID: tenant, Channel: counter, Event: "delta", First: first, Version: version, Payload: number(version)}
@@ -114,9 +106,9 @@ func (b *bed) count(tenant uuid.UUID, n int64) frames.Frame {
 
 func number(n int64) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)) }
 
-func (b *bed) send(sent ...frames.Frame) {
-	b.t.Helper()
-	pgtest.Must(b.t, frames.Send(b.t.Context(), b.db, sent))
+func (b *fixture) send(sent ...frames.Frame) {
+	b.TB.Helper()
+	pgtest.Must(b.TB, frames.Send(b.TB.Context(), b.DB, sent))
 }
 
 // want returns the next frame and expects its event and versions.

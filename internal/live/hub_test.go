@@ -23,7 +23,7 @@ import (
 // the versions that follow it are delivered as they are, in each process.
 func TestSnapshotFirst(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	one, _ := b.run(b.config())
 	two, _ := b.run(b.config())
 	none := subscribe(t, one, b.tenant)
@@ -45,7 +45,7 @@ func TestSnapshotFirst(t *testing.T) {
 // repeated frame is dropped. A rebuild replaces the state, so it leaves no gap.
 func TestGap(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	hub, _ := b.run(b.config())
 	s := subscribe(t, hub, b.tenant)
 	want(t, s, live.Snapshot, 0, 0)
@@ -68,7 +68,7 @@ func TestGap(t *testing.T) {
 	overlapping.First = 5
 	b.send(overlapping)
 	want(t, s, "delta", 5, 7)
-	b.exec(`SELECT pg_notify($1, '{"no":"frames"}')`, frames.Channel)
+	b.Exec(`SELECT pg_notify($1, '{"no":"frames"}')`, frames.Channel)
 	b.send(b.count(b.tenant, 1))
 	want(t, s, "delta", 8, 8)
 }
@@ -77,7 +77,7 @@ func TestGap(t *testing.T) {
 // the connection that listens was lost.
 func TestLostNotifications(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	c.Limits.Check = 0 // the default
 	hub, _ := b.run(c)
@@ -88,7 +88,7 @@ func TestLostNotifications(t *testing.T) {
 
 	client := &model{t: t, known: true, version: 7}
 	for range 3 {
-		b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
+		b.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
 		for range 5 {
 			b.send(b.count(b.tenant, 1))
 		}
@@ -103,7 +103,7 @@ func TestLostNotifications(t *testing.T) {
 // A state that was deleted is sent as null, and counts from 1 again.
 func TestDeletedState(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	c.Limits.Check = 100 * time.Millisecond
 	hub, _ := b.run(c)
@@ -111,7 +111,7 @@ func TestDeletedState(t *testing.T) {
 	b.send(b.count(b.tenant, 500))
 	client := &model{t: t}
 	client.until(s, 500)
-	b.exec(`DELETE FROM projection_snapshots`)
+	b.Exec(`DELETE FROM projection_snapshots`)
 	client.until(s, 0)
 	b.versions[b.tenant] = 0
 	b.send(b.count(b.tenant, 1))
@@ -122,7 +122,7 @@ func TestDeletedState(t *testing.T) {
 // snapshot when it reads again, and others receive every frame.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	c.Limits.Frames = 8
 	hub, _ := b.run(c)
@@ -145,12 +145,12 @@ func TestSlowReader(t *testing.T) {
 // A snapshot may be larger than what may be queued.
 func TestLargeState(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	c.Limits.Bytes = 100
 	hub, _ := b.run(c)
 	b.count(b.tenant, 1)
-	b.exec(`UPDATE projection_snapshots SET state = $1`, json.RawMessage(`{"n":1,"text":"`+strings.Repeat("x", 20_000)+`"}`))
+	b.Exec(`UPDATE projection_snapshots SET state = $1`, json.RawMessage(`{"n":1,"text":"`+strings.Repeat("x", 20_000)+`"}`))
 	client := &model{t: t}
 	client.until(subscribe(t, hub, b.tenant), 1)
 }
@@ -158,7 +158,7 @@ func TestLargeState(t *testing.T) {
 // Many subscribers of a channel that need a snapshot at once share one read.
 func TestReadsAreShared(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	var reads atomic.Int64
 	begin := make(chan struct{})
@@ -187,7 +187,7 @@ func TestReadsAreShared(t *testing.T) {
 // A read that fails is repeated.
 func TestReadFails(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	var reads atomic.Int64
 	read := c.Snapshots
@@ -204,7 +204,7 @@ func TestReadFails(t *testing.T) {
 // A tenant receives nothing of another one's channel with the same name.
 func TestTenantsAreApart(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	hub, _ := b.run(b.config())
 	mine, theirs := subscribe(t, hub, b.tenant), subscribe(t, hub, b.other)
 	want(t, mine, live.Snapshot, 0, 0)
@@ -221,7 +221,7 @@ func TestTenantsAreApart(t *testing.T) {
 // last version.
 func TestRandomDelivery(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	c.Limits.Frames, c.Limits.Check = 4, 40*time.Millisecond
 	one, _ := b.run(c)
@@ -283,7 +283,7 @@ func (m *model) next(s *live.Subscription) int64 {
 // left.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	c.Limits.Connections, c.Limits.TenantConnections, c.Limits.Channels, c.Limits.TenantChannels = 3, 2, 3, 2
 	hub, stop := b.run(c)
@@ -350,7 +350,7 @@ func TestLimits(t *testing.T) {
 // A call of Next ends with its context.
 func TestNextEnds(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	hub, _ := b.run(b.config())
 	s := subscribe(t, hub, b.tenant)
 	want(t, s, live.Snapshot, 0, 0)
@@ -368,7 +368,7 @@ func TestNextEnds(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	for name, change := range map[string]func(*live.Config){
 		"no pool":        func(c *live.Config) { c.Pool = nil },
 		"no log":         func(c *live.Config) { c.Log = nil },
@@ -386,4 +386,4 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-func (b *bed) nothing(context.Context, uuid.UUID) (json.RawMessage, error) { return nil, nil }
+func (b *fixture) nothing(context.Context, uuid.UUID) (json.RawMessage, error) { return nil, nil }

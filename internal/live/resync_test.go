@@ -32,11 +32,11 @@ func next(t testing.TB, s *live.Subscription) live.Frame {
 
 // rebuildLarge replaces the tenant's counter by a state that fits into no
 // notification, and returns its frame.
-func (b *bed) rebuildLarge() frames.Frame {
-	b.t.Helper()
+func (b *fixture) rebuildLarge() frames.Frame {
+	b.TB.Helper()
 	f := b.count(b.tenant, 1)
 	f.Event, f.Payload = live.Rebuild, paddedTo(f.Version, 20_000)
-	b.exec(`UPDATE projection_snapshots SET state = $1`, f.Payload)
+	b.Exec(`UPDATE projection_snapshots SET state = $1`, f.Payload)
 	return f
 }
 
@@ -55,7 +55,7 @@ func countReads(c *live.Config) *atomic.Int64 {
 // whole state. A subscriber that comes later receives a snapshot.
 func TestLargeRebuild(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	hub, _ := b.run(b.config())
 	all := []*live.Subscription{subscribe(t, hub, b.tenant), subscribe(t, hub, b.tenant)}
 	for _, s := range all {
@@ -91,7 +91,7 @@ func TestLargeRebuild(t *testing.T) {
 // as one rebuild.
 func TestLargeRebuildDuringRead(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	read := c.Snapshots
 	var blocked atomic.Bool
@@ -137,7 +137,7 @@ func TestLargeRebuildDuringRead(t *testing.T) {
 // if the first frame arrives again.
 func TestStateBeginsAgain(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	reads := countReads(&c)
 	hub, _ := b.run(c)
@@ -153,7 +153,7 @@ func TestStateBeginsAgain(t *testing.T) {
 	for _, s := range all {
 		want(t, s, "delta", 1, 5)
 	}
-	b.exec(`DELETE FROM projection_snapshots`)
+	b.Exec(`DELETE FROM projection_snapshots`)
 	b.versions[b.tenant] = 0
 	first := b.count(b.tenant, 2)
 	for _, sent := range []frames.Frame{first, first} {
@@ -182,7 +182,7 @@ func TestStateBeginsAgain(t *testing.T) {
 // second.
 func TestSnapshotsArePaced(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	read := c.Snapshots
 	var mu sync.Mutex
@@ -219,7 +219,7 @@ func TestSnapshotsArePaced(t *testing.T) {
 // leaves the tenant's next subscriber in place.
 func TestClosedSubscriptionAsks(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	reads := countReads(&c)
 	hub, _ := b.run(c)
@@ -289,7 +289,7 @@ func (c *stallingConn) Close() error {
 // written; with HOLDFAST_TEST_LONG, for a minute.
 func TestStalledClient(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	c := b.config()
 	c.Limits.Frames, c.Limits.Ping = 8, 100*time.Millisecond
 	stall := 6 * time.Second

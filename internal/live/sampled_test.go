@@ -47,10 +47,10 @@ func (s *sampler) taken(tenantID uuid.UUID) int {
 // one only.
 func TestSampled(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	source := &sampler{samples: map[uuid.UUID]int{}}
 	hub, _ := b.run(live.Config{
-		Pool: b.db, Log: b.config().Log,
+		Pool: b.DB, Log: b.config().Log,
 		Sampled: []live.Sampled{{Channel: "lanes", Every: 2 * time.Millisecond, Sample: source.sample}},
 	})
 	if _, err := hub.Subscribe(b.tenant, counter); !errors.Is(err, live.ErrUnknownChannel) {

@@ -24,14 +24,14 @@ import (
 )
 
 // serve serves a hub without tickets: every connection has the holder.
-func (b *bed) serve(hub *live.Hub, holder live.Holder) *httptest.Server {
-	b.t.Helper()
+func (b *fixture) serve(hub *live.Hub, holder live.Holder) *httptest.Server {
+	b.TB.Helper()
 	return b.serveOn(hub, holder, func(l net.Listener) net.Listener { return l })
 }
 
 // serveOn is serve with a listener that wrap returns.
-func (b *bed) serveOn(hub *live.Hub, holder live.Holder, wrap func(net.Listener) net.Listener) *httptest.Server {
-	b.t.Helper()
+func (b *fixture) serveOn(hub *live.Hub, holder live.Holder, wrap func(net.Listener) net.Listener) *httptest.Server {
+	b.TB.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := hub.Serve(w, r, holder); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -39,7 +39,7 @@ func (b *bed) serveOn(hub *live.Hub, holder live.Holder, wrap func(net.Listener)
 	}))
 	server.Listener = &smallBuffers{Listener: wrap(server.Listener)}
 	server.Start()
-	b.t.Cleanup(server.Close)
+	b.TB.Cleanup(server.Close)
 	return server
 }
 
@@ -60,7 +60,7 @@ func (l *smallBuffers) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-func (b *bed) holder(scopes ...tenants.Scope) live.Holder {
+func (b *fixture) holder(scopes ...tenants.Scope) live.Holder {
 	key := b.newKey(scopes...)
 	return live.Holder{TenantID: key.TenantID, KeyID: key.KeyID, Scopes: key.Scopes}
 }
@@ -150,7 +150,7 @@ func errorAs(err error, to *websocket.CloseError) bool {
 // The protocol, message by message.
 func TestProtocol(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	config := b.config()
 	config.Limits.Subscriptions = 2
 	config.Sampled = []live.Sampled{{Channel: "lanes", Scope: tenants.ScopeOps, Every: time.Hour, Sample: b.nothing}}
@@ -206,7 +206,7 @@ func TestProtocol(t *testing.T) {
 // end the connection.
 func TestBadMessages(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	hub, _ := b.run(b.config())
 	server := b.serve(hub, b.holder(tenants.ScopeCart))
 	binary := dial(t, server)
@@ -240,7 +240,7 @@ func TestMessagesArePaced(t *testing.T) {
 // valid key stay.
 func TestConnectionEnds(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	config := b.config()
 	config.Limits.Age = 50 * time.Millisecond
 	aging, _ := b.run(config)
@@ -251,7 +251,7 @@ func TestConnectionEnds(t *testing.T) {
 	hub, _ := b.run(config)
 	holder := b.holder(tenants.ScopeCart)
 	revoked, valid := dial(t, b.serve(hub, holder)), dial(t, b.serve(hub, b.holder(tenants.ScopeCart)))
-	_, err := tenants.RevokeKey(t.Context(), b.db, holder.TenantID, holder.KeyID)
+	_, err := tenants.RevokeKey(t.Context(), b.DB, holder.TenantID, holder.KeyID)
 	pgtest.Must(t, err)
 	revoked.wantClosed(4001, "the key is not valid any more")
 	valid.subscribe(counter)
@@ -262,7 +262,7 @@ func TestConnectionEnds(t *testing.T) {
 // does not read, is disconnected.
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	config := b.config()
 	config.Limits.Heartbeat, config.Limits.Ping = 5*time.Millisecond, 10*time.Millisecond
 	hub, _ := b.run(config)
@@ -304,7 +304,7 @@ func silent(t testing.TB, server *httptest.Server) net.Conn {
 // The end of a hub closes all connections, also of clients that do not respond,
 // and leaves nothing behind.
 func TestStop(t *testing.T) { //nolint:paralleltest // goroutines of other tests would be found
-	b := newBed(t)
+	b := newFixture(t)
 	before := goleak.IgnoreCurrent()
 	config := b.config()
 	config.Limits.Write, config.Limits.Ping = time.Hour, time.Hour // neither disconnects a client

@@ -17,30 +17,30 @@ import (
 	"github.com/holdfast/holdfast/internal/tenants"
 )
 
-func (b *bed) mint(owner tenants.Principal) (ticket live.Ticket, err error) {
-	b.t.Helper()
-	err = pgx.BeginFunc(b.t.Context(), b.db, func(tx pgx.Tx) error {
-		ticket, err = live.MintTx(b.t.Context(), tx, owner)
+func (b *fixture) mint(owner tenants.Principal) (ticket live.Ticket, err error) {
+	b.TB.Helper()
+	err = pgx.BeginFunc(b.TB.Context(), b.DB, func(tx pgx.Tx) error {
+		ticket, err = live.MintTx(b.TB.Context(), tx, owner)
 		return err
 	})
 	return ticket, err
 }
 
-func (b *bed) tickets() int64 { return pgtest.Int(b.t, b.db, `SELECT count(*) FROM live_tickets`) }
+func (b *fixture) tickets() int64 { return pgtest.Int(b.TB, b.DB, `SELECT count(*) FROM live_tickets`) }
 
 // A ticket is good once, whichever process takes it, and only its hash is
 // stored.
 func TestTicketIsGoodOnce(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	owner := b.newKey(tenants.ScopeCart, tenants.ScopeOps)
-	other, err := pgxpool.NewWithConfig(t.Context(), b.db.Config())
+	other, err := pgxpool.NewWithConfig(t.Context(), b.DB.Config())
 	pgtest.Must(t, err)
 	t.Cleanup(other.Close)
 	for range 20 {
 		ticket, err := b.mint(owner)
 		pgtest.Must(t, err)
-		if n := pgtest.Int(t, b.db, `SELECT count(*) FROM live_tickets AS t WHERE strpos(t::text, $1) > 0`, ticket.Plaintext); n != 0 {
+		if n := pgtest.Int(t, b.DB, `SELECT count(*) FROM live_tickets AS t WHERE strpos(t::text, $1) > 0`, ticket.Plaintext); n != 0 {
 			t.Error("the ticket is stored")
 		}
 		if printed := fmt.Sprintf("%v %+v %s %#v", ticket, ticket, ticket, ticket); strings.Contains(printed, ticket.Plaintext) {
@@ -49,7 +49,7 @@ func TestTicketIsGoodOnce(t *testing.T) {
 		var taken atomic.Int64
 		var all sync.WaitGroup
 		for i := range 6 {
-			db := []*pgxpool.Pool{b.db, other}[i%2]
+			db := []*pgxpool.Pool{b.DB, other}[i%2]
 			all.Go(func() {
 				holder, err := live.Take(t.Context(), db, ticket.Plaintext)
 				if err == nil {
@@ -72,41 +72,41 @@ func TestTicketIsGoodOnce(t *testing.T) {
 // A ticket is not good if it is malformed, expired, or of a revoked key.
 func TestTicketIsRefused(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	owner := b.newKey(tenants.ScopeCart)
 	good, err := b.mint(owner)
 	pgtest.Must(t, err)
 	for _, bad := range []string{"", "hlt_", good.Plaintext + "x", good.Plaintext[:46], strings.ToUpper(good.Plaintext), "hlt_" + strings.Repeat("\x00", 43), strings.Replace(good.Plaintext, "hlt_", "hft_", 1)} {
-		if _, err := live.Take(t.Context(), b.db, bad); !errors.Is(err, live.ErrTicketRefused) {
+		if _, err := live.Take(t.Context(), b.DB, bad); !errors.Is(err, live.ErrTicketRefused) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	b.exec(`UPDATE live_tickets SET expires_at = clock_timestamp()`)
-	if _, err := live.Take(t.Context(), b.db, good.Plaintext); !errors.Is(err, live.ErrTicketRefused) {
+	b.Exec(`UPDATE live_tickets SET expires_at = clock_timestamp()`)
+	if _, err := live.Take(t.Context(), b.DB, good.Plaintext); !errors.Is(err, live.ErrTicketRefused) {
 		t.Errorf("an expired ticket: %v", err)
 	}
 	orphan, err := b.mint(owner)
 	pgtest.Must(t, err)
-	_, err = tenants.RevokeKey(t.Context(), b.db, owner.TenantID, owner.KeyID)
+	_, err = tenants.RevokeKey(t.Context(), b.DB, owner.TenantID, owner.KeyID)
 	pgtest.Must(t, err)
-	if _, err := live.Take(t.Context(), b.db, orphan.Plaintext); !errors.Is(err, live.ErrTicketRefused) {
+	if _, err := live.Take(t.Context(), b.DB, orphan.Plaintext); !errors.Is(err, live.ErrTicketRefused) {
 		t.Errorf("a ticket of a revoked key: %v", err)
 	}
 }
 
 // fill gives a key of the tenant n tickets that are good for an hour.
-func (b *bed) fill(owner tenants.Principal, n int) {
-	b.t.Helper()
-	b.exec(`INSERT INTO live_tickets (tenant_id, hash, key_id, scopes, expires_at)
+func (b *fixture) fill(owner tenants.Principal, n int) {
+	b.TB.Helper()
+	b.Exec(`INSERT INTO live_tickets (tenant_id, hash, key_id, scopes, expires_at)
 		SELECT $1, sha256(($2 || n::text)::bytea), $2::uuid, $3, clock_timestamp() + interval '1 hour'
 		FROM generate_series(1, $4::integer) AS n`, owner.TenantID, owner.KeyID, owner.Scopes, n)
 }
 
 // wantMinted makes a ticket, and expects that it is refused or not.
-func (b *bed) wantMinted(owner tenants.Principal, wanted error) {
-	b.t.Helper()
+func (b *fixture) wantMinted(owner tenants.Principal, wanted error) {
+	b.TB.Helper()
 	if _, err := b.mint(owner); !errors.Is(err, wanted) {
-		b.t.Errorf("%v, want %v", err, wanted)
+		b.TB.Errorf("%v, want %v", err, wanted)
 	}
 }
 
@@ -114,7 +114,7 @@ func (b *bed) wantMinted(owner tenants.Principal, wanted error) {
 // ops leave the tenant's last OpsTickets to those that have it.
 func TestTicketsOfAKeyAreBounded(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	shop, second, third, operator := b.newKey(tenants.ScopeCart), b.newKey(tenants.ScopeCart, tenants.ScopeStock), b.newKey(tenants.ScopeCart), b.newKey(tenants.ScopeOps)
 	b.fill(shop, live.KeyTicketsMax-1)
 	b.wantMinted(shop, nil)
@@ -137,24 +137,24 @@ func TestTicketsOfAKeyAreBounded(t *testing.T) {
 // the tenant makes others, or by a purge.
 func TestTicketsAreDeleted(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newFixture(t)
 	owner := b.newKey(tenants.ScopeCart)
 	b.fill(owner, live.KeyTicketsMax-1)
 	last, err := b.mint(owner)
 	pgtest.Must(t, err)
 	b.wantMinted(owner, live.ErrTooManyTickets)
-	if _, err := live.Take(t.Context(), b.db, last.Plaintext); err != nil {
+	if _, err := live.Take(t.Context(), b.DB, last.Plaintext); err != nil {
 		t.Error(err)
 	}
 	b.wantMinted(owner, nil)
-	b.exec(`UPDATE live_tickets SET expires_at = clock_timestamp() - interval '1 hour' WHERE tenant_id = $1`, b.tenant)
+	b.Exec(`UPDATE live_tickets SET expires_at = clock_timestamp() - interval '1 hour' WHERE tenant_id = $1`, b.tenant)
 	before := b.tickets()
 	b.wantMinted(owner, nil)
 	if after := b.tickets(); after != before-10+1 {
 		t.Errorf("%d tickets after %d; want 10 expired ones less, and the new one", after, before)
 	}
 	for _, purged := range []int64{1500, live.KeyTicketsMax - 10 - 1500, 0} {
-		n, err := live.PurgeTickets(t.Context(), b.db, 1500)
+		n, err := live.PurgeTickets(t.Context(), b.DB, 1500)
 		pgtest.Must(t, err)
 		if n != purged {
 			t.Errorf("purged %d, want %d", n, purged)
@@ -168,8 +168,8 @@ func TestTicketsAreDeleted(t *testing.T) {
 // Every statement can be prepared.
 func TestStatements(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	conn, err := b.db.Acquire(t.Context())
+	b := newFixture(t)
+	conn, err := b.DB.Acquire(t.Context())
 	pgtest.Must(t, err)
 	defer conn.Release()
 	for name, sql := range live.Statements {

@@ -19,8 +19,7 @@ import (
 	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -29,33 +28,33 @@ var update = flag.Bool("update", false, "write the golden files instead of compa
 // scriptName is the id of a variant that a careless page would run.
 const scriptName = "<script>alert(1)</script>"
 
-// shop is a database with a normal lane and one tenant.
-type shop struct {
-	*queuestest.Bench
+// fixture is a database with a normal lane and one tenant.
+type fixture struct {
+	*testkit.Fixture
 	lane *queues.Lane
 }
 
-func newShop(t *testing.T, db *pgxpool.Pool) *shop {
+func newFixture(t *testing.T, db *pgxpool.Pool) *fixture {
 	t.Helper()
-	b := queuestest.On(t, db, lanes.Normal, normal.NewLane)
-	return &shop{Bench: b, lane: b.Lane(queues.LaneConfig{})}
+	b := testkit.On(t, db, lanes.Normal)
+	return &fixture{Fixture: b, lane: b.Lane(queues.LaneConfig{})}
 }
 
 // signal records an arrival rate, as an API process does.
-func (s *shop) signal(tenant uuid.UUID, variant string, rate float64) {
+func (s *fixture) signal(tenant uuid.UUID, variant string, rate float64) {
 	s.TB.Helper()
 	s.Exec(`INSERT INTO hot_signals (tenant_id, variant_id, source, rate) VALUES ($1, $2, $3, $4)`, tenant, variant, uuid.New(), rate)
 }
 
 // decided submits a request and lets it be decided.
-func (s *shop) decided(cart, variant string, quantity int32) requests.View {
+func (s *fixture) decided(cart, variant string, quantity int32) requests.View {
 	s.TB.Helper()
 	r := s.Submit(cart, variant, quantity)
 	s.Tick(s.lane)
 	return s.Get(r)
 }
 
-func (s *shop) read(config ops.Config) (state ops.Overview, body string) {
+func (s *fixture) read(config ops.Config) (state ops.Overview, body string) {
 	s.TB.Helper()
 	raw, err := ops.NewReader(s.DB, config).Read(s.TB.Context(), s.Tenant)
 	pgtest.Must(s.TB, err)
@@ -86,7 +85,7 @@ func masked(body string) json.RawMessage {
 // one that looks like a script.
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, pgtest.New(t))
+	s := newFixture(t, pgtest.New(t))
 	s.Stock("sneaker", 2)
 	s.Stock(scriptName, 5)
 	s.Stock("shirt", 10)
@@ -96,7 +95,7 @@ func TestOverview(t *testing.T) {
 	again := s.Submit("cart-3", "sneaker", 1)
 	s.Exec(`UPDATE reservation_requests SET retry_of = $2 WHERE request_id = $1`, again.RequestID, failed.RequestID)
 	pgtest.Must(t, lanes.Control(t.Context(), s.DB, lanes.Normal, lanes.Patch{Paused: new(true), RateCap: new(int32(5))}, audit.Origin{}))
-	pgtest.Must(t, lanes.Pin(t.Context(), s.DB, s.Inserter, s.Tenant, scriptName))
+	s.Pin(scriptName)
 	s.signal(uuid.Nil, "", 50)
 	s.signal(s.Tenant, "", 40)
 	s.signal(s.Tenant, "sneaker", 31)
@@ -114,7 +113,7 @@ func TestOverview(t *testing.T) {
 // An empty service has empty lists, not null, and no lane is slow.
 func TestEmptyOverview(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, pgtest.New(t))
+	s := newFixture(t, pgtest.New(t))
 	_, body := s.read(ops.Config{})
 	pgtest.Golden(t, "empty", masked(body), *update)
 }
@@ -123,7 +122,7 @@ func TestEmptyOverview(t *testing.T) {
 func TestOverviewIsTheTenants(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	mine, other := newShop(t, db), newShop(t, db)
+	mine, other := newFixture(t, db), newFixture(t, db)
 	other.Stock("secret", 1)
 	other.decided("secret-cart", "secret", 1)
 	other.decided("secret-cart", "secret", 1)
@@ -146,7 +145,7 @@ func TestOverviewIsTheTenants(t *testing.T) {
 // Each list has a bound, and contains what matters most.
 func TestOverviewBounds(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, pgtest.New(t))
+	s := newFixture(t, pgtest.New(t))
 	s.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) SELECT $1, 'v' || lpad(n::text, 3, '0'), 1 FROM generate_series(1, 100) n`, s.Tenant)
 	for i := range 25 {
 		s.Submit(fmt.Sprint("holder-", i), fmt.Sprintf("v%03d", 50+i), 1)
@@ -213,7 +212,7 @@ func isSorted(holds []ops.OverviewHold) bool {
 // A tenant finds its next holds beside many earlier ones of another tenant.
 func TestExpiringBesideOthers(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, pgtest.New(t))
+	s := newFixture(t, pgtest.New(t))
 	s.Stock("shirt", 10)
 	s.decided("cart", "shirt", 1)
 	s.Exec(`
@@ -229,7 +228,7 @@ func TestExpiringBesideOthers(t *testing.T) {
 // second.
 func TestOverviewLanes(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, pgtest.New(t))
+	s := newFixture(t, pgtest.New(t))
 	s.Stock("shirt", 10)
 	normalLane := func() ops.OverviewLane {
 		state, _ := s.read(ops.Config{})
@@ -264,9 +263,9 @@ func TestOverviewLanes(t *testing.T) {
 // hot lane, and old signals do not count.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, pgtest.New(t))
+	s := newFixture(t, pgtest.New(t))
 	s.Stock("sneaker", 10)
-	pgtest.Must(t, lanes.Pin(t.Context(), s.DB, s.Inserter, s.Tenant, "sneaker"))
+	s.Pin("sneaker")
 	s.signal(uuid.Nil, "", 20)
 	s.signal(uuid.Nil, "", 30)
 	s.signal(s.Tenant, "", 50)

@@ -1,12 +1,9 @@
 package pgtest
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/pgdev"
 )
@@ -46,21 +43,4 @@ func KeptDir(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return filepath.Join(dir, "made")
-}
-
-// Open returns a pool of at most 8 connections, which is closed when the test
-// ends. The test fails if it did not release every connection.
-func Open(t testing.TB, url string) *pgxpool.Pool {
-	t.Helper()
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatalf("read the database's URL: %v", err)
-	}
-	config.MaxConns = poolSize
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatalf("open a pool: %v", err)
-	}
-	t.Cleanup(func() { closePool(t, pool, closeTimeout) })
-	return pool
 }

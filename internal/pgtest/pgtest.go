@@ -47,6 +47,23 @@ func URL(t testing.TB) string {
 	return s.url(name)
 }
 
+// Open returns a pool of at most 8 connections, which is closed when the test
+// ends. The test fails if it did not release every connection.
+func Open(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatalf("read the database's URL: %v", err)
+	}
+	config.MaxConns = poolSize
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatalf("open a pool: %v", err)
+	}
+	t.Cleanup(func() { closePool(t, pool, closeTimeout) })
+	return pool
+}
+
 // closePool waits a bounded time until all connections are released. The
 // database is dropped even if some are not.
 func closePool(t testing.TB, pool *pgxpool.Pool, patience time.Duration) {

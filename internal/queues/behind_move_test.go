@@ -5,8 +5,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // A move between the lanes ends even if the sequence is behind the number that
@@ -14,7 +13,7 @@ import (
 // sequence.
 func TestSequenceBehindAMove(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 1000)
 	lane := b.Lane(queues.LaneConfig{})
 	b.Submit("a", "shoe", 1)
@@ -26,9 +25,9 @@ func TestSequenceBehindAMove(t *testing.T) {
 		t.Error("the number that the move waits for was not recorded again")
 	}
 	commit()
-	b.Eventually("the move is over", func() bool {
+	b.Until("the move is over", func() bool {
 		b.Tick(lane)
 		return b.Int(`SELECT count(*) FROM hot_variants WHERE state <> 'hot'`) == 0
 	})
-	b.Sound()
+	b.CheckInvariants()
 }

@@ -10,8 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -21,11 +20,11 @@ import (
 // until the clock has caught up.
 func TestClockSetBackUnderCap(t *testing.T) {
 	t.Parallel()
-	for name, of := range kinds {
+	for _, name := range lanes.All() {
 		for _, ahead := range []string{"3 milliseconds", "1 hour"} {
 			t.Run(string(name)+" "+ahead, func(t *testing.T) {
 				t.Parallel()
-				b := queuestest.New(t, name, of.newLane)
+				b := testkit.New(t, name)
 				b.Stock("shoe", 1000)
 				lane := b.Lane(queues.LaneConfig{ServeFor: time.Nanosecond})
 				for range 30 {
@@ -45,7 +44,7 @@ func TestClockSetBackUnderCap(t *testing.T) {
 				if n := b.Int(`SELECT count(*) FROM reservations`); n < 10 {
 					t.Errorf("%d decided a second after the clock was set back, under a cap of 10 per second, want 10", n)
 				}
-				b.Sound()
+				b.CheckInvariants()
 			})
 		}
 	}
@@ -55,7 +54,7 @@ func TestClockSetBackUnderCap(t *testing.T) {
 // back is tried again at once.
 func TestClockSetBackInIsolatedRetry(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 10)
 	lapsed, live := b.Submit("a", "shoe", 1), b.Submit("b", "shoe", 1)
 	const claimSQL = `
@@ -68,14 +67,14 @@ func TestClockSetBackInIsolatedRetry(t *testing.T) {
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	b.Want(lapsed, requests.Done, "")
 	b.Want(live, requests.Processing, "")
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // A lane's figures are correct even if the times of its window and of its
 // requests are in the future.
 func TestClockSetBackInFigures(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 10)
 	r := b.Submit("a", "shoe", 1)
 	b.Exec(`UPDATE reservation_requests SET created_at = clock_timestamp() + interval '1 hour'`)
@@ -119,13 +118,13 @@ func (p *panics) QueueCheckpoint(*pgx.Batch, queues.Lease) {
 // isolated like one that fails with an error.
 func TestPanicIsARowsFault(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 100)
 	var all []requests.Request
 	for _, cart := range []string{"a", "b", "bad", "c", "d"} {
 		all = append(all, b.Submit(cart, "shoe", 1))
 	}
-	lane, err := queues.NewLane(b.DB, discard, lanes.Normal, &panics{ClaimPolicy: kinds[lanes.Normal]}, queues.LaneConfig{})
+	lane, err := queues.NewLane(b.DB, discard, lanes.Normal, &panics{ClaimPolicy: policies[lanes.Normal]}, queues.LaneConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,5 +138,5 @@ func TestPanicIsARowsFault(t *testing.T) {
 	for _, r := range all {
 		b.Want(r, requests.Done, "")
 	}
-	b.Sound()
+	b.CheckInvariants()
 }

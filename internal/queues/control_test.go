@@ -8,13 +8,12 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 var operator = audit.Origin{Actor: audit.User("hf_ops000"), CorrelationID: "c-7"}
 
-func control(t *testing.T, b *queuestest.Bench, patch lanes.Patch) {
+func control(t *testing.T, b *testkit.Fixture, patch lanes.Patch) {
 	t.Helper()
 	if err := lanes.Control(t.Context(), b.DB, lanes.Normal, patch, operator); err != nil {
 		t.Fatal(err)
@@ -22,7 +21,7 @@ func control(t *testing.T, b *queuestest.Bench, patch lanes.Patch) {
 }
 
 // fill queues n requests, each of a different cart.
-func fill(b *queuestest.Bench, n int) {
+func fill(b *testkit.Fixture, n int) {
 	b.TB.Helper()
 	b.Exec(`
 		INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity)
@@ -36,7 +35,7 @@ func fill(b *queuestest.Bench, n int) {
 // tenth less, whatever the speed of the machine.
 func TestCapIsShared(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 1_000_000)
 	const limit, steps, step = 200, 100, "100 milliseconds"
 	fill(b, 2*limit*steps/10)
@@ -73,7 +72,7 @@ func TestCapIsShared(t *testing.T) {
 // does not take credit away.
 func TestCapBeginsEmpty(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	const agoSQL = `SELECT count(*) FROM lane_slots WHERE lane = 'normal' AND slot = -1 AND tokens = $1::integer AND refilled_at < clock_timestamp() - interval '30 minutes'`
 	b.Exec(`UPDATE lane_slots SET tokens = 400, refilled_at = clock_timestamp() - interval '1 hour' WHERE lane = 'normal' AND slot = -1`)
 	control(t, b, lanes.Patch{RateCap: new(int32(1000))})
@@ -92,7 +91,7 @@ func TestCapBeginsEmpty(t *testing.T) {
 // database's clock only.
 func TestControlReachesEveryProcess(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 10_000_000)
 	for range 2 {
 		b.Run(b.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 10}}))

@@ -16,10 +16,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/verify"
 )
 
@@ -42,7 +40,7 @@ type api struct {
 }
 
 // startAPI starts an API with its own connections. It ends with the test.
-func startAPI(t *testing.T, b *queuestest.Bench) *api {
+func startAPI(t *testing.T, b *testkit.Fixture) *api {
 	t.Helper()
 	admitting := *b
 	admitting.DB = newPool(t, b.DB, nil)
@@ -81,40 +79,39 @@ func keepingPlans(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
 	return pool
 }
 
-// shop is two APIs, two workers of the hot lane and one of the normal lane over
+// processes are two APIs, two workers of the hot lane and one of the normal lane over
 // one database. The variant "shoe" is pinned to the hot lane, "sock" is normal.
-type shop struct {
-	b    *queuestest.Bench
+type processes struct {
+	b    *testkit.Fixture
 	apis [2]*api
 }
 
-func newShop(t *testing.T) *shop {
+func startProcesses(t *testing.T) *processes {
 	t.Helper()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 1_000_000)
 	b.Stock("sock", 1_000_000)
-	err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.Pin("shoe")
 	programs := *b
 	programs.DB = keepingPlans(t, b.DB)
-	s := &shop{b: b}
+	s := &processes{b: b}
 	for i := range s.apis {
 		s.apis[i] = startAPI(t, &programs)
 		b.Settle(s.apis[i].intake)
 	}
 	by := wakes{notified: true, river: true, tick: time.Second}
-	startProcess(t, &programs, hot.NewLane, by)
-	startProcess(t, &programs, hot.NewLane, by)
-	startProcess(t, &programs, normal.NewLane, by)
-	b.Eventually("the workers listen", func() bool { return b.Int(listeningSQL) == 3 })
+	for _, isHot := range []bool{true, true, false} {
+		worker := programs
+		worker.Hot = isHot
+		startProcess(t, &worker, by)
+	}
+	b.Until("the workers listen", func() bool { return b.Int(listeningSQL) == 3 })
 	return s
 }
 
 // load runs that many callers of each API, which send requests for loadFor. It
 // returns once each caller has its last answer.
-func (s *shop) load(t *testing.T, callersEach int, seed uint64) {
+func (s *processes) load(t *testing.T, callersEach int, seed uint64) {
 	t.Helper()
 	end := time.Now().Add(loadFor)
 	var callers sync.WaitGroup
@@ -131,7 +128,7 @@ func (s *shop) load(t *testing.T, callersEach int, seed uint64) {
 // buy sends requests of one caller, one after the other, until end. The caller
 // waits for most of the outcomes. The test fails if one of them does not
 // arrive.
-func (s *shop) buy(t *testing.T, a *api, name string, random *rand.Rand, end time.Time) {
+func (s *processes) buy(t *testing.T, a *api, name string, random *rand.Rand, end time.Time) {
 	t.Helper()
 	for i := 0; time.Now().Before(end) && !t.Failed(); i++ {
 		submission := requestrows.Submission{TenantID: s.b.Tenant, CartID: fmt.Sprint(name, "-", i), VariantID: "shoe", Quantity: 1}
@@ -165,7 +162,7 @@ func (s *shop) buy(t *testing.T, a *api, name string, random *rand.Rand, end tim
 
 // unfinished waits until every request has an outcome, for at most idleWithin.
 // It returns the number of requests without one.
-func (s *shop) unfinished() int64 {
+func (s *processes) unfinished() int64 {
 	s.b.TB.Helper()
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -185,7 +182,7 @@ func (s *shop) unfinished() int64 {
 }
 
 // verify fails the test for each check that finds rows.
-func (s *shop) verify(t *testing.T) {
+func (s *processes) verify(t *testing.T) {
 	t.Helper()
 	report, err := verify.Run(t.Context(), s.b.DB, verify.Config{})
 	if err != nil {
@@ -203,9 +200,9 @@ func (s *shop) verify(t *testing.T) {
 // low-water mark has passed a queued request.
 func TestDirectDecisionsOverProcesses(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := startProcesses(t)
 	callers := []int{1, 4, 24, 48}
-	for i, seed := range queuestest.Seeds(len(callers)) {
+	for i, seed := range testkit.Seeds(len(callers)) {
 		s.load(t, callers[i%len(callers)], seed)
 		n := s.unfinished()
 		if n > 0 {
@@ -216,7 +213,7 @@ func TestDirectDecisionsOverProcesses(t *testing.T) {
 			t.Fatalf("load %d, seed %d", i+1, seed)
 		}
 	}
-	s.b.Sound()
+	s.b.CheckInvariants()
 	queued := s.b.Int(`SELECT count(*) FROM reservation_requests WHERE lane = 'hot'`)
 	for i, a := range s.apis {
 		direct := a.direct.Load()

@@ -10,16 +10,16 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// newDeciding returns a bench whose requests are decided as they are admitted,
+// newDeciding returns a fixture whose requests are decided as they are admitted,
 // and its intake.
-func newDeciding(t *testing.T, lane lanes.Lane, config queues.DrainConfig) (*queuestest.Bench, *admission.Intake) {
+func newDeciding(t *testing.T, lane lanes.Lane, config queues.DrainConfig) (*testkit.Fixture, *admission.Intake) {
 	t.Helper()
-	b := queuestest.New(t, lane, kinds[lane].newLane)
+	b := testkit.New(t, lane)
 	b.Decider = b.NewDecider(config)
 	in := b.Intake(admission.IntakeConfig{})
 	return b, in
@@ -41,7 +41,7 @@ func wantView(t *testing.T, what string, v requests.View, status requests.Status
 // decided as it is admitted.
 type condition struct {
 	name   string
-	arise  func(t *testing.T, b *queuestest.Bench) (end func())
+	arise  func(t *testing.T, b *testkit.Fixture) (end func())
 	reason requests.Reason // the reason with which a drain rejects it
 }
 
@@ -78,25 +78,21 @@ func TestConditionsOfDirectDecision(t *testing.T) {
 					b.Settle(in)
 					wantView(t, "afterwards", b.SubmitDirect(in, unit("b", "shoe")), requests.Done, "")
 				}
-				b.Sound()
+				b.CheckInvariants()
 			})
 		}
 	}
 }
 
 // drain runs ticks of both lanes until the request is finished.
-func drain(b *queuestest.Bench, r requests.Request) {
+func drain(b *testkit.Fixture, r requests.Request) {
 	b.TB.Helper()
 	config := queues.LaneConfig{ServeFor: 50 * time.Millisecond, TickEvery: 50 * time.Millisecond}
 	var served []*queues.Lane
-	for _, of := range kinds {
-		lane, err := of.newLane(b.DB, discard, config)
-		if err != nil {
-			b.TB.Fatal(err)
-		}
-		served = append(served, lane)
+	for _, lane := range lanes.All() {
+		served = append(served, testkit.On(b.TB, b.DB, lane).Lane(config))
 	}
-	b.Eventually("the request is decided", func() bool {
+	b.Until("the request is decided", func() bool {
 		for _, lane := range served {
 			b.Tick(lane)
 		}
@@ -105,41 +101,41 @@ func drain(b *queuestest.Bench, r requests.Request) {
 }
 
 func conditions(lane lanes.Lane) []condition {
-	once := func(arise func(*queuestest.Bench)) func(*testing.T, *queuestest.Bench) func() {
-		return func(_ *testing.T, b *queuestest.Bench) func() { arise(b); return func() {} }
+	once := func(arise func(*testkit.Fixture)) func(*testing.T, *testkit.Fixture) func() {
+		return func(_ *testing.T, b *testkit.Fixture) func() { arise(b); return func() {} }
 	}
 	list := []condition{
-		{name: "an earlier request is queued in the stream", arise: once(func(b *queuestest.Bench) {
+		{name: "an earlier request is queued in the stream", arise: once(func(b *testkit.Fixture) {
 			variant := "sock"
 			if b.Hot {
 				variant = "shoe" // a hot stream has one variant
 			}
-			b.SubmitQueued(unit("other", variant))
+			b.SubmitAs(unit("other", variant))
 		})},
 		{name: "the lane is paused", arise: controlled(lane, lanes.Patch{Paused: new(true)}, lanes.Patch{Paused: new(false)})},
 		{name: "the lane has a rate cap", arise: controlled(lane, lanes.Patch{RateCap: new(int32(1000))}, lanes.Patch{RateCap: new(int32(0))})},
-		{name: "another transaction has the stock locked", arise: func(_ *testing.T, b *queuestest.Bench) func() { return b.LockStock("shoe").Release }},
-		{name: "the variant is unknown", arise: once(func(b *queuestest.Bench) {
+		{name: "another transaction has the stock locked", arise: func(_ *testing.T, b *testkit.Fixture) func() { return b.LockStock("shoe").Release }},
+		{name: "the variant is unknown", arise: once(func(b *testkit.Fixture) {
 			b.Exec(`DELETE FROM inventory_stocks WHERE variant_id = 'shoe'`)
 		}), reason: requests.UnknownVariant},
 	}
 	if lane == lanes.Hot {
-		return append(list, condition{name: "a variant of the slot enters the lane", arise: once(func(b *queuestest.Bench) {
+		return append(list, condition{name: "a variant of the slot enters the lane", arise: once(func(b *testkit.Fixture) {
 			b.Exec(`UPDATE hot_variants SET state = 'entering' WHERE variant_id = 'shoe'`)
 		})})
 	}
-	return append(list, condition{name: "the variant leaves the hot lane", arise: once(func(b *queuestest.Bench) {
+	return append(list, condition{name: "the variant leaves the hot lane", arise: once(func(b *testkit.Fixture) {
 		b.Exec(`INSERT INTO hot_variants (tenant_id, variant_id, slot, state) VALUES ($1, 'shoe', 0, 'leaving')`, b.Tenant)
-	})}, condition{name: "an earlier request of the cart is queued in the diverted stream", arise: once(func(b *queuestest.Bench) {
+	})}, condition{name: "an earlier request of the cart is queued in the diverted stream", arise: once(func(b *testkit.Fixture) {
 		b.Exec(`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, 1, 'test')`, b.Tenant)
-		b.SubmitQueued(unit("a", "shoe"))
+		b.SubmitAs(unit("a", "shoe"))
 		b.Exec(`DELETE FROM diverted_tenants`)
 	})})
 }
 
 // controlled applies the patch begin to a lane, and then the patch end.
-func controlled(lane lanes.Lane, begin, end lanes.Patch) func(*testing.T, *queuestest.Bench) func() {
-	return func(t *testing.T, b *queuestest.Bench) func() {
+func controlled(lane lanes.Lane, begin, end lanes.Patch) func(*testing.T, *testkit.Fixture) func() {
+	return func(t *testing.T, b *testkit.Fixture) func() {
 		t.Helper()
 		patch := func(p lanes.Patch) {
 			if err := lanes.Control(t.Context(), b.DB, lane, p, operator); err != nil {
@@ -156,7 +152,7 @@ var untilFree = queues.DrainConfig{StockWait: time.Hour}
 
 // atOnce runs that many concurrent callers. Each requests one unit at a time,
 // until n requests were decided as they were admitted.
-func atOnce(t *testing.T, b *queuestest.Bench, in *admission.Intake, n, callers int) {
+func atOnce(t *testing.T, b *testkit.Fixture, in *admission.Intake, n, callers int) {
 	t.Helper()
 	var asking sync.WaitGroup
 	for c := range callers {
@@ -178,7 +174,7 @@ func atOnce(t *testing.T, b *queuestest.Bench, in *admission.Intake, n, callers 
 // ones do not read past all of them.
 func TestDirectDecisionsMoveTheMark(t *testing.T) {
 	t.Parallel()
-	onEachLane(t, func(t *testing.T, lane lanes.Lane, _ kind) {
+	onEachLane(t, func(t *testing.T, lane lanes.Lane) {
 		b, in := newDeciding(t, lane, untilFree)
 		b.Stock("shoe", 10_000)
 		b.Settle(in)
@@ -188,7 +184,7 @@ func TestDirectDecisionsMoveTheMark(t *testing.T) {
 		if behind := last.Sequence - b.Mark(last.Request); behind >= 1000 || behind < 1 {
 			t.Errorf("the mark is %d after %d", behind, last.Sequence)
 		}
-		b.Sound()
+		b.CheckInvariants()
 	})
 }
 
@@ -208,7 +204,7 @@ func TestDirectDecisionsBesideLateAdmission(t *testing.T) {
 	wantView(t, "after it", b.SubmitDirect(in, unit("next", "shoe")), requests.Queued, "")
 	drain(b, late)
 	b.Want(late, requests.Done, "")
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // Direct decisions end the due holds of a hot variant without a drain, whether
@@ -222,7 +218,7 @@ func TestDirectDecisionsEndDueHolds(t *testing.T) {
 	atOnce(t, b, in, due, 4)
 	b.Lapse()
 	n := 0
-	b.Eventually("all due holds are ended", func() bool {
+	b.Until("all due holds are ended", func() bool {
 		wantView(t, "meanwhile", b.SubmitDirect(in, unit(fmt.Sprint("buyer-", n), "shoe")), requests.Done, "")
 		n++
 		return b.Int(`SELECT count(*) FROM reservations WHERE status = 'expired'`) == due
@@ -230,7 +226,7 @@ func TestDirectDecisionsEndDueHolds(t *testing.T) {
 	if held := b.Int(`SELECT reserved FROM inventory_stocks WHERE variant_id = 'shoe'`); held != int64(n) {
 		t.Errorf("reserved %d, want %d", held, n)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // The rates of the lanes count direct decisions once they are recorded, each
@@ -246,9 +242,9 @@ func TestDirectDecisionsCountInTheRate(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 	const decidedSQL = `SELECT decided FROM lane_slots WHERE lane = 'normal' AND slot = -1`
-	b.Eventually("they are recorded", func() bool { return b.Int(decidedSQL) > 0 })
+	b.Until("they are recorded", func() bool { return b.Int(decidedSQL) > 0 })
 	atOnce(t, b, in, 20, 4)
-	b.Eventually("the others are recorded", func() bool { return b.Int(decidedSQL) >= 60 })
+	b.Until("the others are recorded", func() bool { return b.Int(decidedSQL) >= 60 })
 	if n := b.Int(decidedSQL); n != 60 {
 		t.Errorf("%d are recorded, want 60", n)
 	}

@@ -16,7 +16,7 @@ import (
 // request does not wait.
 func TestDirectDecisionWaitsForTheStock(t *testing.T) {
 	t.Parallel()
-	onEachLane(t, func(t *testing.T, lane lanes.Lane, _ kind) {
+	onEachLane(t, func(t *testing.T, lane lanes.Lane) {
 		b, in := newDeciding(t, lane, untilFree)
 		b.Stock("shoe", 1000)
 		b.Settle(in)
@@ -36,6 +36,6 @@ func TestDirectDecisionWaitsForTheStock(t *testing.T) {
 		wantView(t, "the next", next, requests.Queued, "")
 		lock.Release()
 		drain(b, next.Request)
-		b.Sound()
+		b.CheckInvariants()
 	})
 }

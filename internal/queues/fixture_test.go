@@ -4,28 +4,21 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 )
 
 var discard = slog.New(slog.DiscardHandler)
 
-// kind is one of the lanes.
-type kind struct {
-	queues.ClaimPolicy
-	newLane queuestest.NewLane
-}
-
-var kinds = map[lanes.Lane]kind{
-	lanes.Hot:    {policyOf(hot.NewLane), hot.NewLane},
-	lanes.Normal: {policyOf(normal.NewLane), normal.NewLane},
-}
+// policies are how the lanes claim.
+var policies = map[lanes.Lane]queues.ClaimPolicy{lanes.Hot: policyOf(hot.NewLane), lanes.Normal: policyOf(normal.NewLane)}
 
 // policyOf returns how a lane claims.
-func policyOf(newLane queuestest.NewLane) queues.ClaimPolicy {
+func policyOf(newLane func(*pgxpool.Pool, *slog.Logger, queues.LaneConfig) (*queues.Lane, error)) queues.ClaimPolicy {
 	lane, err := newLane(nil, discard, queues.LaneConfig{})
 	if err != nil {
 		panic(err)
@@ -34,12 +27,12 @@ func policyOf(newLane queuestest.NewLane) queues.ClaimPolicy {
 }
 
 // onEachLane runs a test for each lane.
-func onEachLane(t *testing.T, test func(t *testing.T, lane lanes.Lane, of kind)) {
+func onEachLane(t *testing.T, test func(t *testing.T, lane lanes.Lane)) {
 	t.Helper()
-	for name, of := range kinds {
-		t.Run(string(name), func(t *testing.T) {
+	for _, lane := range lanes.All() {
+		t.Run(string(lane), func(t *testing.T) {
 			t.Parallel()
-			test(t, name, of)
+			test(t, lane)
 		})
 	}
 }

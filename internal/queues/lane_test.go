@@ -7,15 +7,14 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // Every slot is drained within a few ticks, even if one of them has much more
 // to do.
 func TestTickDrainsEverySlot(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	busy, quiet := "", "" // in different slots, the one of busy first
 	for i := 0; quiet == ""; i++ {
 		variant := fmt.Sprint("v", i)

@@ -12,8 +12,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -66,7 +65,7 @@ func (p *steppedPolicy) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lea
 }
 
 // drainOnce drains a slot in one transaction under a policy.
-func drainOnce(b *queuestest.Bench, name lanes.Lane, policy queues.ClaimPolicy, slot int16) {
+func drainOnce(b *testkit.Fixture, name lanes.Lane, policy queues.ClaimPolicy, slot int16) {
 	b.TB.Helper()
 	lane, err := queues.NewLane(b.DB, slog.New(slog.DiscardHandler), name, policy, queues.LaneConfig{ServeFor: time.Nanosecond})
 	if err != nil {
@@ -110,18 +109,18 @@ func TestHorizonIsReadUnderTheLease(t *testing.T) {
 	for name, test := range map[string]struct {
 		hot   bool
 		state string
-		move  func(b *queuestest.Bench) error
+		move  func(b *testkit.Fixture) error
 	}{
-		"entering": {hot: false, state: "entering", move: func(b *queuestest.Bench) error {
+		"entering": {hot: false, state: "entering", move: func(b *testkit.Fixture) error {
 			return lanes.Pin(b.TB.Context(), b.DB, b.Inserter, b.Tenant, "shoe")
 		}},
-		"leaving": {hot: true, state: "leaving", move: func(b *queuestest.Bench) error {
+		"leaving": {hot: true, state: "leaving", move: func(b *testkit.Fixture) error {
 			return lanes.Unpin(b.TB.Context(), b.DB, b.Inserter, b.Tenant, "shoe")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := queuestest.New(t, lanes.Normal, normal.NewLane)
+			b := testkit.New(t, lanes.Normal)
 			b.Hot = test.hot
 			b.Exec(`INSERT INTO lane_slots (lane, slot) VALUES ('hot', 0)`)
 			b.Stock("shoe", 10)
@@ -129,7 +128,7 @@ func TestHorizonIsReadUnderTheLease(t *testing.T) {
 			b.Tick(other)
 			var late requests.Request
 			var commit func()
-			drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: kinds[lanes.Hot], before: nth(t, 1, locksSlot, func() {
+			drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: policies[lanes.Hot], before: nth(t, 1, locksSlot, func() {
 				late, commit = b.Open("late")
 				if err := test.move(b); err != nil {
 					t.Error(err)
@@ -143,12 +142,12 @@ func TestHorizonIsReadUnderTheLease(t *testing.T) {
 				t.Error("the move ended before an admission that began before it")
 			}
 			commit()
-			b.Eventually("the request is decided and the move has ended", func() bool {
+			b.Until("the request is decided and the move has ended", func() bool {
 				b.Tick(other)
 				b.Tick(b.Lane(queues.LaneConfig{}))
 				return b.Get(late).Status == requests.Done && b.Int(`SELECT count(*) FROM hot_variants WHERE state <> 'hot'`) == 0
 			})
-			b.Sound()
+			b.CheckInvariants()
 		})
 	}
 }
@@ -158,12 +157,12 @@ func TestHorizonIsReadUnderTheLease(t *testing.T) {
 // So it reads which variants move after it has locked the slot.
 func TestMovesAreReadUnderTheLease(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Exec(`INSERT INTO lane_slots (lane, slot) VALUES ('hot', 0)`)
 	b.Stock("shoe", 1)
 	first := b.Submit("first", "shoe", 1)
 	var second requests.Request
-	drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: kinds[lanes.Hot], before: nth(t, 1, locksSlot, func() {
+	drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: policies[lanes.Hot], before: nth(t, 1, locksSlot, func() {
 		if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"); err != nil {
 			t.Error(err)
 		}
@@ -174,19 +173,19 @@ func TestMovesAreReadUnderTheLease(t *testing.T) {
 	b.Tick(b.HotLane(queues.LaneConfig{}))
 	b.Want(first, requests.Done, "")
 	b.Want(second, requests.Failed, requests.OutOfStock)
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // markStaysBelow fails the test unless the mark of the request's slot is below
 // it, and the request is decided.
-func markStaysBelow(b *queuestest.Bench, r requests.Request) {
+func markStaysBelow(b *testkit.Fixture, r requests.Request) {
 	b.TB.Helper()
 	if mark := b.Mark(r); mark >= r.Sequence {
 		b.TB.Errorf("the mark is %d, past the queued request %d", mark, r.Sequence)
 	}
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	b.Want(r, requests.Done, "")
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // An admission draws its number between the two readings of the horizon. The
@@ -194,14 +193,14 @@ func markStaysBelow(b *queuestest.Bench, r requests.Request) {
 // admission.
 func TestAdmissionBetweenTheReadings(t *testing.T) {
 	t.Parallel()
-	onEachLane(t, func(t *testing.T, name lanes.Lane, policy kind) {
-		b := queuestest.New(t, name, policy.newLane)
+	onEachLane(t, func(t *testing.T, name lanes.Lane) {
+		b := testkit.New(t, name)
 		b.Stock("shoe", 10)
 		b.Tick(b.Lane(queues.LaneConfig{}))
 		first := b.Submit("first", "shoe", 1)
 		var late requests.Request
 		var commit func()
-		drainOnce(b, name, &steppedPolicy{ClaimPolicy: policy, before: nth(t, 2, "FROM reservation_requests_sequence_seq", func() {
+		drainOnce(b, name, &steppedPolicy{ClaimPolicy: policies[name], before: nth(t, 2, "FROM reservation_requests_sequence_seq", func() {
 			late, commit = b.Open("late")
 		})}, first.Slot)
 		b.Want(first, requests.Done, "")
@@ -214,14 +213,14 @@ func TestAdmissionBetweenTheReadings(t *testing.T) {
 // it, because the drain uses the horizon that it read before it claimed.
 func TestAdmissionAfterTheClaim(t *testing.T) {
 	t.Parallel()
-	onEachLane(t, func(t *testing.T, name lanes.Lane, policy kind) {
-		b := queuestest.New(t, name, policy.newLane)
+	onEachLane(t, func(t *testing.T, name lanes.Lane) {
+		b := testkit.New(t, name)
 		b.Stock("shoe", 10)
 		b.Tick(b.Lane(queues.LaneConfig{}))
 		first := b.Submit("first", "shoe", 1)
 		var late requests.Request
 		var admit sync.Once
-		drainOnce(b, name, &steppedPolicy{ClaimPolicy: policy, claimed: func() {
+		drainOnce(b, name, &steppedPolicy{ClaimPolicy: policies[name], claimed: func() {
 			admit.Do(func() { late = b.Submit("late", "shoe", 1) })
 		}}, first.Slot)
 		b.Want(first, requests.Done, "")

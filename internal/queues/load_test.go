@@ -15,16 +15,14 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // count counts and publishes the load, and returns it.
-func count(b *queuestest.Bench) lanes.Load {
+func count(b *testkit.Fixture) lanes.Load {
 	b.TB.Helper()
 	load := queues.NewLoad(b.DB, 0)
-	b.Eventually("the load is published", func() bool {
+	b.Until("the load is published", func() bool {
 		published, err := load.Publish(b.TB.Context(), 0)
 		if err != nil {
 			b.TB.Fatal(err)
@@ -43,7 +41,7 @@ func count(b *queuestest.Bench) lanes.Load {
 // Requests in the normal lane for a variant that moves count in its hot slot.
 func TestLoad(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	other := uuid.New()
 	const queueSQL = `
 		INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, created_at)
@@ -88,7 +86,7 @@ func TestLoad(t *testing.T) {
 // and the streams with the oldest ones. The depth counts the requests of all.
 func TestLoadIsBounded(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Exec(`INSERT INTO lane_slots (lane, slot) SELECT 'hot', n FROM generate_series(0, 1199) AS n`)
 	b.Exec(`
 		INSERT INTO reservation_requests (tenant_id, request_id, lane, slot, cart_id, variant_id, quantity, created_at)
@@ -115,7 +113,7 @@ func TestLoadIsBounded(t *testing.T) {
 // count it pauses, for at most a second.
 func TestOneProcessCounts(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	load := queues.NewLoad(b.DB, 0)
 	publish := func(every time.Duration, want bool, when string) {
 		t.Helper()
@@ -141,7 +139,7 @@ func TestOneProcessCounts(t *testing.T) {
 // neither waits for a process that publishes the load, nor delays one.
 func TestPublishingBesideACappedDrain(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 100)
 	fill(b, 10)
 	control(t, b, lanes.Patch{RateCap: new(int32(1000))})
@@ -152,7 +150,7 @@ func TestPublishingBesideACappedDrain(t *testing.T) {
 		published <- ok
 	}()
 	b.Blocked() // the publisher, before it writes
-	b.Eventually("the drain has decided all", func() bool {
+	b.Until("the drain has decided all", func() bool {
 		b.Tick(b.Lane(queues.LaneConfig{}))
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`) == 0
 	})
@@ -205,7 +203,7 @@ func (*statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndDa
 // not wait for the disk.
 func TestIdleLanesPublishNothing(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 100)
 	config, sent := b.DB.Config(), &statements{}
 	config.ConnConfig.Tracer = sent
@@ -214,7 +212,7 @@ func TestIdleLanesPublishNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	traced := queuestest.On(t, db, lanes.Normal, normal.NewLane)
+	traced := testkit.On(t, db, lanes.Normal)
 	lane := traced.Lane(queues.LaneConfig{TickEvery: 20 * time.Millisecond})
 	traced.Run(lane)
 	published := func(depth int) func() bool {
@@ -227,16 +225,16 @@ func TestIdleLanesPublishNothing(t *testing.T) {
 	for range 3 {
 		b.Submit("cart", "shoe", 1)
 	}
-	b.Eventually("the backlog is published", published(3))
+	b.Until("the backlog is published", published(3))
 	holder.Release()
-	b.Eventually("the empty backlog is published", published(0))
+	b.Until("the empty backlog is published", published(0))
 	if all := strings.Join(sent.take(), "\n"); !strings.Contains(all, "'synchronous_commit', 'off', true") {
 		t.Errorf("the load was published with a commit that waits for the disk: %s", all)
 	}
 	// The measured rate is recorded once more. A quarter of a second later
 	// nothing has changed.
 	ticks := 0
-	b.Eventually("a second of ticks and nothing else", func() bool {
+	b.Until("a second of ticks and nothing else", func() bool {
 		for _, sql := range sent.take() {
 			if strings.Contains(sql, "SELECT s.slot\nFROM "+lanes.Slots) {
 				ticks++

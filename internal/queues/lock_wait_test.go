@@ -8,8 +8,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -23,7 +22,7 @@ var longTransactions = queues.LaneConfig{
 // error and not an attempt.
 func TestHotDrainWaitsBriefly(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 10)
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	b.LockStock("shoe")
@@ -51,8 +50,8 @@ func TestManyLockedHotStocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const variants, rounds = 12, 10
-			b := queuestest.New(t, lanes.Hot, hot.NewLane)
-			other := queuestest.On(t, b.DB, lanes.Hot, hot.NewLane)
+			b := testkit.New(t, lanes.Hot)
+			other := testkit.On(t, b.DB, lanes.Hot)
 			other.Stock("sock", 100)
 			b.Stock("sock", 100)
 			for i := range variants {
@@ -71,10 +70,10 @@ func TestManyLockedHotStocks(t *testing.T) {
 					lane.Wake(r.Slot)
 					stuck = append(stuck, r)
 				}
-				for _, free := range []*queuestest.Bench{b, other} {
+				for _, free := range []*testkit.Fixture{b, other} {
 					r := free.Submit(fmt.Sprint("cart-", round), "sock", 1)
 					lane.Wake(r.Slot)
-					free.Eventually("another variant is decided", func() bool {
+					free.Until("another variant is decided", func() bool {
 						if n := b.Int(waitingSQL); n > int64(queues.LockWaits(concurrency)) {
 							t.Errorf("%d sessions wait for a lock, want at most %d", n, queues.LockWaits(concurrency))
 						}
@@ -83,19 +82,19 @@ func TestManyLockedHotStocks(t *testing.T) {
 				}
 			}
 			for range 20 {
-				b.Eventually("no drain waits for a lock", func() bool { return b.Int(waitingSQL) == 0 })
+				b.Until("no drain waits for a lock", func() bool { return b.Int(waitingSQL) == 0 })
 			}
 			for _, r := range stuck {
 				b.Want(r, requests.Queued, "")
 			}
 			console.Release()
 			for _, r := range stuck {
-				b.Eventually("the request is decided", func() bool { return b.Get(r).Status == requests.Done })
+				b.Until("the request is decided", func() bool { return b.Get(r).Status == requests.Done })
 				if n := b.Get(r).Attempts; n != 0 {
 					t.Errorf("decided after %d attempts, want none counted", n)
 				}
 			}
-			b.Sound()
+			b.CheckInvariants()
 		})
 	}
 }
@@ -104,7 +103,7 @@ func TestManyLockedHotStocks(t *testing.T) {
 // lock of the one that has it. The drain gets its turn among them.
 func TestHotStockThatIsNeverFree(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 10)
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	lane := b.Lane(longTransactions)
@@ -124,7 +123,7 @@ func TestHotStockThatIsNeverFree(t *testing.T) {
 			_, err := next.Exec(t.Context(), lockSQL)
 			locked <- err
 		}()
-		b.Eventually("the next transaction waits", func() bool {
+		b.Until("the next transaction waits", func() bool {
 			return b.Int(`SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`, pid) == 1
 		})
 		if err := last.Rollback(t.Context()); err != nil {
@@ -139,5 +138,5 @@ func TestHotStockThatIsNeverFree(t *testing.T) {
 	if err := last.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast/holdfast/internal/pgdev"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/requests"
 )
 
 // passes admits requests, drains, and returns the mark of their slot. It fails
 // the test unless they are decided.
-func passes(b *queuestest.Bench, lane *queues.Lane) (mark int64) {
+func passes(b *testkit.Fixture, lane *queues.Lane) (mark int64) {
 	b.TB.Helper()
 	for range 3 { // of two concurrent drains of a slot, neither may move the mark
 		quick := b.Submit("quick", "shoe", 1)
@@ -40,34 +40,34 @@ func TestPreparedAdmissionOutlivesTheServer(t *testing.T) {
 	}
 	tenants := map[lanes.Lane]uuid.UUID{}
 	prepared := map[lanes.Lane]requests.Request{}
-	for name, policy := range kinds {
-		b := queuestest.On(t, db, name, policy.newLane)
+	for _, name := range lanes.All() {
+		b := testkit.On(t, db, name)
 		b.Stock("shoe", 100)
 		b.Tick(b.Lane(queues.LaneConfig{}))
-		tenants[name], prepared[name] = b.Tenant, b.Prepare(string(name))
+		tenants[name], prepared[name] = b.Tenant, prepare(b, string(name))
 	}
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	db = pgtest.Open(t, pgtest.StartServer(t, options).URL("postgres"))
 	lowest := min(prepared[lanes.Hot].Sequence, prepared[lanes.Normal].Sequence)
-	served, benches := map[lanes.Lane]*queues.Lane{}, map[lanes.Lane]*queuestest.Bench{}
-	for name, policy := range kinds {
-		b := queuestest.On(t, db, name, policy.newLane)
+	served, fixtures := map[lanes.Lane]*queues.Lane{}, map[lanes.Lane]*testkit.Fixture{}
+	for _, name := range lanes.All() {
+		b := testkit.On(t, db, name)
 		b.Tenant = tenants[name]
-		benches[name], served[name] = b, b.Lane(queues.LaneConfig{})
+		fixtures[name], served[name] = b, b.Lane(queues.LaneConfig{})
 		if mark := passes(b, served[name]); mark >= lowest {
 			t.Errorf("%s: the mark is %d, past the prepared request %d", name, mark, lowest)
 		}
 	}
-	benches[lanes.Hot].Exec(`COMMIT PREPARED 'hot'`)
-	benches[lanes.Normal].Exec(`ROLLBACK PREPARED 'normal'`)
-	benches[lanes.Hot].Tick(served[lanes.Hot])
-	benches[lanes.Hot].Want(prepared[lanes.Hot], requests.Done, "")
-	for name, b := range benches {
+	fixtures[lanes.Hot].Exec(`COMMIT PREPARED 'hot'`)
+	fixtures[lanes.Normal].Exec(`ROLLBACK PREPARED 'normal'`)
+	fixtures[lanes.Hot].Tick(served[lanes.Hot])
+	fixtures[lanes.Hot].Want(prepared[lanes.Hot], requests.Done, "")
+	for name, b := range fixtures {
 		if mark, last := passes(b, served[name]), b.Int(`SELECT max(sequence) FROM reservation_requests WHERE lane = $1`, name); mark < last-1 {
 			t.Errorf("%s: the mark is %d, want it at %d, the last request", name, mark, last)
 		}
-		b.Sound()
+		b.CheckInvariants()
 	}
 }

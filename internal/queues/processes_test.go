@@ -13,8 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/admission"
+	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // process is a worker of one lane with its own pool, like a separate program.
@@ -46,13 +47,12 @@ func newPool(t *testing.T, db *pgxpool.Pool, beforeConnect func(context.Context,
 
 // startProcess starts a process, which ends with the test or when end is
 // called.
-func startProcess(t *testing.T, b *queuestest.Bench, newLane queuestest.NewLane, by wakes) *process {
+func startProcess(t *testing.T, b *testkit.Fixture, by wakes) *process {
 	t.Helper()
 	db := newPool(t, b.DB, nil)
-	lane, err := newLane(db, discard, queues.LaneConfig{TickEvery: by.tick})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := *b
+	own.DB = db
+	lane := own.Lane(queues.LaneConfig{TickEvery: by.tick})
 	p := &process{lane: lane}
 	p.listens.Store(true)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -60,7 +60,7 @@ func startProcess(t *testing.T, b *queuestest.Bench, newLane queuestest.NewLane,
 	p.end = sync.OnceFunc(func() { stop(); running.Wait() })
 	t.Cleanup(p.end)
 	running.Go(func() { _ = lane.Run(ctx) })
-	b.Eventually("the lane runs", func() bool { return !lane.Ticked().IsZero() })
+	b.Until("the lane runs", func() bool { return !lane.Ticked().IsZero() })
 	if by.notified {
 		listener := newPool(t, b.DB, func(context.Context, *pgx.ConnConfig) error {
 			if !p.listens.Load() {
@@ -97,15 +97,15 @@ func TestWakesOverProcesses(t *testing.T) {
 		"River":        {notified: true, river: true, tick: time.Hour},
 		"tick":         {tick: 500 * time.Millisecond},
 	} {
-		for name, policy := range kinds {
+		for _, name := range lanes.All() {
 			t.Run(string(name)+" by "+what, func(t *testing.T) {
 				t.Parallel()
-				b := queuestest.New(t, name, policy.newLane)
+				b := testkit.New(t, name)
 				b.Stock("shoe", 100)
 				b.Tick(b.Lane(queues.LaneConfig{}))
-				workers := []*process{startProcess(t, b, policy.newLane, by), startProcess(t, b, policy.newLane, by)}
+				workers := []*process{startProcess(t, b, by), startProcess(t, b, by)}
 				if by.notified {
-					b.Eventually("both listen", func() bool { return b.Int(listeningSQL) == 2 })
+					b.Until("both listen", func() bool { return b.Int(listeningSQL) == 2 })
 				}
 				if by.river {
 					for _, w := range workers {
@@ -134,7 +134,7 @@ func TestWakesOverProcesses(t *testing.T) {
 						decided("after the end of a process")
 					}
 				}
-				b.Sound()
+				b.CheckInvariants()
 			})
 		}
 	}

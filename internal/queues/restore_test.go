@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/migrations"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -44,15 +44,15 @@ func inSchema(t *testing.T, db *pgxpool.Pool, schema string) *pgxpool.Pool {
 // made from one template.
 func TestAdmissionOfAnotherSequence(t *testing.T) {
 	t.Parallel()
-	for name, policy := range kinds {
+	for _, name := range lanes.All() {
 		for what, place := range map[string]func(t *testing.T, own *pgxpool.Pool) *pgxpool.Pool{
 			"database": func(t *testing.T, _ *pgxpool.Pool) *pgxpool.Pool { return pgtest.New(t) },
 			"schema":   func(t *testing.T, own *pgxpool.Pool) *pgxpool.Pool { return inSchema(t, own, "another") },
 		} {
 			t.Run(string(name)+" of another "+what, func(t *testing.T) {
 				t.Parallel()
-				own := queuestest.New(t, name, policy.newLane)
-				other := queuestest.On(t, place(t, own.DB), name, policy.newLane)
+				own := testkit.New(t, name)
+				other := testkit.On(t, place(t, own.DB), name)
 				if a, b := own.Int(sequenceOIDSQL), other.Int(sequenceOIDSQL); (a == b) != (what == "database") {
 					t.Fatalf("the oids are %d and %d", a, b)
 				}
@@ -63,7 +63,7 @@ func TestAdmissionOfAnotherSequence(t *testing.T) {
 					t.Errorf("the mark is %d, want it not to wait", mark)
 				}
 				commit()
-				other.Until(other.Lane(queues.LaneConfig{}), late)
+				other.TickUntil(other.Lane(queues.LaneConfig{}), late)
 				other.Want(late, requests.Done, "")
 			})
 		}
@@ -137,14 +137,14 @@ func restoreInto(t *testing.T, from, to *pgxpool.Pool) {
 // one in the old database.
 func TestRestoredIntoAnotherDatabase(t *testing.T) {
 	t.Parallel()
-	onEachLane(t, func(t *testing.T, name lanes.Lane, policy kind) {
-		old := queuestest.New(t, name, policy.newLane)
+	onEachLane(t, func(t *testing.T, name lanes.Lane) {
+		old := testkit.New(t, name)
 		old.Stock("shoe", 100)
 		before := passes(old, old.Lane(queues.LaneConfig{}))
 		_, _ = old.Open("never committed")
 		left := old.Submit("left", "shoe", 1)
 
-		b := queuestest.On(t, inSchema(t, pgtest.New(t), "restored"), name, policy.newLane)
+		b := testkit.On(t, inSchema(t, pgtest.New(t), "restored"), name)
 		restoreInto(t, old.DB, b.DB)
 		b.Tenant = old.Tenant
 		if is, was := b.Int(sequenceOIDSQL), old.Int(sequenceOIDSQL); is == was {
@@ -160,8 +160,8 @@ func TestRestoredIntoAnotherDatabase(t *testing.T) {
 			t.Errorf("the mark is %d, past the request %d of an open admission", mark, late.Sequence)
 		}
 		commit()
-		b.Until(lane, late)
+		b.TickUntil(lane, late)
 		b.Want(late, requests.Done, "")
-		b.Sound()
+		b.CheckInvariants()
 	})
 }

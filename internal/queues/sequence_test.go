@@ -11,8 +11,7 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -22,13 +21,13 @@ import (
 func TestSequenceBehindTheMark(t *testing.T) {
 	t.Parallel()
 	counted := func(name lanes.Lane) int64 {
-		return queuestest.Counted(t, "holdfast.lane.sequence_behind", map[string]string{"lane": string(name)})
+		return testkit.Counted(t, "holdfast.lane.sequence_behind", map[string]string{"lane": string(name)})
 	}
 	before := map[lanes.Lane]int64{lanes.Hot: counted(lanes.Hot), lanes.Normal: counted(lanes.Normal)}
 	t.Run("decides and logs", func(t *testing.T) {
 		onEachLane(t, sequenceBehind)
 	})
-	for name := range kinds {
+	for _, name := range lanes.All() {
 		if n := counted(name) - before[name]; n != 1 {
 			t.Errorf("%s: counted %d, want one", name, n)
 		}
@@ -39,9 +38,9 @@ func TestSequenceBehindTheMark(t *testing.T) {
 	})
 }
 
-func sequenceBehind(t *testing.T, name lanes.Lane, of kind) {
+func sequenceBehind(t *testing.T, name lanes.Lane) {
 	t.Helper()
-	b := queuestest.New(t, name, of.newLane)
+	b := testkit.New(t, name)
 	b.Stock("shoe", 1000)
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	before := b.Submit("before", "shoe", 1)
@@ -50,7 +49,8 @@ func sequenceBehind(t *testing.T, name lanes.Lane, of kind) {
 	late := b.Submit("late", "shoe", 1)
 
 	var said bytes.Buffer
-	lane := b.LoggedLane(slog.New(slog.NewTextHandler(&said, nil)), queues.LaneConfig{Concurrency: 1})
+	b.Log = slog.New(slog.NewTextHandler(&said, nil))
+	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
 	for range 3 {
 		b.Tick(lane)
 	}
@@ -59,7 +59,7 @@ func sequenceBehind(t *testing.T, name lanes.Lane, of kind) {
 	if n := strings.Count(said.String(), "level=ERROR"); n != 1 || !strings.Contains(said.String(), "mark=100000") {
 		t.Errorf("%d errors logged, want one with the mark:\n%s", n, said.String())
 	}
-	b.Eventually("the mark moves on with the sequence", func() bool {
+	b.Until("the mark moves on with the sequence", func() bool {
 		b.Submit("after", "shoe", 1)
 		b.Tick(lane)
 		return b.Mark(late) >= late.Sequence
@@ -67,7 +67,7 @@ func sequenceBehind(t *testing.T, name lanes.Lane, of kind) {
 	if n := b.Mark(late); n >= 100000 {
 		t.Errorf("the mark is %d, past what was drawn", n)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // A transaction draws its number while a drain resets the mark, and commits
@@ -75,7 +75,7 @@ func sequenceBehind(t *testing.T, name lanes.Lane, of kind) {
 // a later one.
 func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 1000)
 	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
 	slot := b.Submit("first", "shoe", 1).Slot
@@ -100,7 +100,7 @@ func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 		b.Tick(lane)
 	}
 	commit()
-	b.Until(lane, late)
+	b.TickUntil(lane, late)
 	b.Want(late, requests.Done, "")
 }
 
@@ -108,9 +108,9 @@ func TestLateAdmissionWhileMarksAreReset(t *testing.T) {
 // queued request is below the mark too, so a claim does not see it. The
 // caller's request is not decided as it is admitted. Once a drain has reset the
 // mark, both are decided in their order.
-func decidesBelowTheMark(t *testing.T, name lanes.Lane, of kind) {
+func decidesBelowTheMark(t *testing.T, name lanes.Lane) {
 	t.Helper()
-	b := queuestest.New(t, name, of.newLane)
+	b := testkit.New(t, name)
 	b.Stock("shoe", 1000)
 	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
 	b.Tick(lane)
@@ -119,7 +119,7 @@ func decidesBelowTheMark(t *testing.T, name lanes.Lane, of kind) {
 		t.Helper()
 		return b.SubmitDirect(in, unit("a", "shoe")).Request
 	}
-	b.Eventually("a request is decided as it is admitted", func() bool {
+	b.Until("a request is decided as it is admitted", func() bool {
 		r := submit() // It is queued while the intake does not know that the variant is hot.
 		b.Tick(lane)
 		return r.Status == requests.Done
@@ -137,5 +137,5 @@ func decidesBelowTheMark(t *testing.T, name lanes.Lane, of kind) {
 	if r := submit(); r.Status != requests.Done {
 		t.Errorf("once the mark is reset a request is %s, want it decided as it is admitted", r.Status)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }

@@ -3,20 +3,17 @@ package queues_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -44,10 +41,8 @@ func TestBusySlotIsTriedAgain(t *testing.T) {
 	for name, drained := range map[string]bool{"drained last": true, "never drained": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			policy := &busyPolicy{ClaimPolicy: kinds[lanes.Hot].ClaimPolicy}
-			b := queuestest.New(t, lanes.Hot, func(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
-				return queues.NewLane(db, log, lanes.Hot, policy, config)
-			})
+			policy := &busyPolicy{ClaimPolicy: policies[lanes.Hot]}
+			b := testkit.New(t, lanes.Hot)
 			b.Stock("shoe", 10)
 			b.Tick(b.Lane(queues.LaneConfig{}))
 			other := b.Begin()
@@ -56,21 +51,22 @@ func TestBusySlotIsTriedAgain(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
+			lane, err := queues.NewLane(b.DB, discard, lanes.Hot, policy, queues.LaneConfig{TickEvery: time.Hour})
+			b.Must(err)
 			b.Run(lane)
 			slot := int16(b.Int(`SELECT slot FROM hot_variants`))
 			if drained {
 				first := b.Submit("first", "shoe", 1)
 				lane.Wake(slot)
-				b.Eventually("the process has drained the slot", func() bool { return b.Get(first).Status == requests.Done })
+				b.Until("the process has drained the slot", func() bool { return b.Get(first).Status == requests.Done })
 			}
 			if _, err := lanes.LeaseTx(t.Context(), other, lanes.Stream{Lane: lanes.Hot, Slot: slot}, nil); err != nil {
 				t.Fatal(err)
 			}
 			second := b.Submit("second", "shoe", 1)
 			lane.Wake(slot)
-			b.Eventually("the request is decided", func() bool { return b.Get(second).Status == requests.Done })
-			b.Sound()
+			b.Until("the request is decided", func() bool { return b.Get(second).Status == requests.Done })
+			b.CheckInvariants()
 		})
 	}
 }
@@ -81,12 +77,12 @@ func TestBusySlotIsTriedAgain(t *testing.T) {
 func TestSlotsOfTenantsTakeTurns(t *testing.T) {
 	t.Parallel()
 	const variants, each, own = 50, 4, 5
-	crowd := queuestest.New(t, lanes.Hot, hot.NewLane)
-	lone := queuestest.On(t, crowd.DB, lanes.Hot, hot.NewLane)
+	crowd := testkit.New(t, lanes.Hot)
+	lone := testkit.On(t, crowd.DB, lanes.Hot)
 	lane := crowd.Lane(queues.LaneConfig{TickEvery: time.Hour, Concurrency: 1, DrainConfig: queues.DrainConfig{Batch: 1}})
 	crowd.Run(lane)
 	slots := make(map[string]int16)
-	admit := func(b *queuestest.Bench, n int, name string) {
+	admit := func(b *testkit.Fixture, n int, name string) {
 		for range n {
 			slots[name] = b.Submit("cart", name, 1).Slot
 		}
@@ -111,7 +107,7 @@ func TestSlotsOfTenantsTakeTurns(t *testing.T) {
 			return crowd.Int(`SELECT count(*) FROM reservations`) == n && crowd.Int(`SELECT count(*) FROM hot_variants WHERE state <> 'hot'`) == 0
 		}
 	}
-	crowd.Eventually("the lane has served each slot", func() bool { wake(); return decided(variants + 1)() })
+	crowd.Until("the lane has served each slot", func() bool { wake(); return decided(variants + 1)() })
 
 	pause := func(paused bool) {
 		if err := lanes.Control(t.Context(), crowd.DB, lanes.Hot, lanes.Patch{Paused: &paused}, audit.Origin{}); err != nil {
@@ -125,7 +121,7 @@ func TestSlotsOfTenantsTakeTurns(t *testing.T) {
 	admit(lone, own, "shoe")
 	pause(false)
 	wake()
-	crowd.Eventually("all are decided", decided((variants+1)+variants*each+own))
+	crowd.Until("all are decided", decided((variants+1)+variants*each+own))
 	const beforeSQL = `
 		SELECT count(*)
 		FROM audit_log a
@@ -135,5 +131,5 @@ func TestSlotsOfTenantsTakeTurns(t *testing.T) {
 	if n := crowd.Int(beforeSQL, crowd.Tenant, lone.Tenant) - variants; n > variants {
 		t.Errorf("%d of the crowd's %d requests were decided before the lone tenant's last one, want at most one per variant", n, variants*each)
 	}
-	crowd.Sound()
+	crowd.CheckInvariants()
 }

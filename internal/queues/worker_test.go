@@ -14,16 +14,14 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
 // serveWithoutTicks runs a lane whose ticks are an hour apart, concurrently
 // with serve, until the test ends.
-func serveWithoutTicks(b *queuestest.Bench, serve func(ctx context.Context, lane *queues.Lane) error) {
+func serveWithoutTicks(b *testkit.Fixture, serve func(ctx context.Context, lane *queues.Lane) error) {
 	b.TB.Helper()
 	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
 	b.Run(lane)
@@ -39,7 +37,7 @@ func serveWithoutTicks(b *queuestest.Bench, serve func(ctx context.Context, lane
 
 // decidesSoon admits a request by the intake, or in a transaction if in is nil.
 // It fails the test unless the request is decided.
-func decidesSoon(b *queuestest.Bench, in *admission.Intake, cart string) {
+func decidesSoon(b *testkit.Fixture, in *admission.Intake, cart string) {
 	b.TB.Helper()
 	var r requests.Request
 	var err error
@@ -48,13 +46,13 @@ func decidesSoon(b *queuestest.Bench, in *admission.Intake, cart string) {
 	} else if r, err = in.Submit(b.TB.Context(), requestrows.Submission{TenantID: b.Tenant, CartID: cart, VariantID: "shoe", Quantity: 1}); err != nil {
 		b.TB.Fatal(err)
 	}
-	b.Eventually("the request of "+cart+" is decided", func() bool { return b.Get(r).Status == requests.Done })
+	b.Until("the request of "+cart+" is decided", func() bool { return b.Get(r).Status == requests.Done })
 }
 
 // When River works a wake, its slot is drained.
 func TestWakeByRiver(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 10)
 	serveWithoutTicks(b, func(ctx context.Context, lane *queues.Lane) error {
 		client, err := queues.NewClient(b.DB, discard, []*queues.Lane{lane}, queues.WorkerConfig{})
@@ -70,7 +68,7 @@ func TestWakeByRiver(t *testing.T) {
 	for _, cart := range []string{"a", "b", "c"} {
 		decidesSoon(b, nil, cart)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 const terminateSQL = `
@@ -82,7 +80,7 @@ WHERE datname = current_database() AND query = 'LISTEN holdfast_wake'`
 // connection was lost.
 func TestWakeByNotification(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 10)
 	serveWithoutTicks(b, func(ctx context.Context, lane *queues.Lane) error {
 		return queues.Listen(ctx, b.DB, discard, lane)
@@ -94,13 +92,13 @@ func TestWakeByNotification(t *testing.T) {
 	}
 	decidesSoon(b, in, "b")
 	decidesSoon(b, in, "c")
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // An inserter to which the lane is attached wakes it without a notification.
 func TestWakeInProcess(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 10)
 	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
 	b.Run(lane)
@@ -109,14 +107,14 @@ func TestWakeInProcess(t *testing.T) {
 	for _, cart := range []string{"a", "b", "c"} {
 		decidesSoon(b, in, cart)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // While nothing is queued, ticks write nothing, however much was decided in
 // other slots.
 func TestIdleTicksWriteNothing(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	for _, variant := range []string{"shoe", "sock", "shirt"} {
 		b.Stock(variant, 100)
 	}
@@ -157,7 +155,7 @@ func (w *ownWorker) Work(context.Context, *river.Job[own]) error {
 // other jobs. No tick decides anything.
 func TestConfigure(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	lane := b.Lane(queues.LaneConfig{TickEvery: time.Hour})
 	b.Run(lane)
 	mine := &ownWorker{worked: make(chan struct{})}
@@ -192,12 +190,12 @@ func TestConfigure(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("the program's other job was not worked")
 	}
-	b.Eventually("the wake is worked", func() bool { return b.Get(wanted).Status == requests.Done })
+	b.Until("the wake is worked", func() bool { return b.Get(wanted).Status == requests.Done })
 }
 
 func TestConfigureRefuses(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	lane := b.Lane(queues.LaneConfig{})
 	for want, config := range map[string]*river.Config{
 		`its schema is "public"`:            {Schema: "public"},

@@ -48,8 +48,8 @@ func stock(a Availability) *Event {
 	return &Event{TenantID: tenant, At: noon, Kind: StockChanged, Stock: &a}
 }
 
-// trade is a history in which every kind of event occurs.
-func trade() []*Event {
+// sampleEvents is a history in which every kind of event occurs.
+func sampleEvents() []*Event {
 	seat := hold(Held, 2*time.Second, 1)
 	seat.ResourceKind = "hall.seat"
 	return []*Event{
@@ -97,10 +97,10 @@ func fold[S, D any](p projections.Projection[*Event, S, D], events []*Event) map
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for name, states := range map[string]any{
-		"reservations.counters": fold(counters(), trade()),
-		"stocks.availability":   fold(availability(), trade()),
-		"outcomes.rate":         fold(rate(), trade()),
-		"outcomes.latency":      fold(latency(), trade()),
+		"reservations.counters": fold(counters(), sampleEvents()),
+		"stocks.availability":   fold(availability(), sampleEvents()),
+		"outcomes.rate":         fold(rate(), sampleEvents()),
+		"outcomes.latency":      fold(latency(), sampleEvents()),
 	} {
 		pgtest.Golden(t, name, states, *update)
 	}
@@ -112,7 +112,7 @@ func TestDeltasMakeStates(t *testing.T) {
 	t.Parallel()
 	var state, client Rate
 	p := rate()
-	for _, e := range trade() {
+	for _, e := range sampleEvents() {
 		if p.Key(e) != (projections.Key{}) {
 			client = mergeWindows(client, p.Apply(&state, e))
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/inventory"
@@ -22,38 +21,27 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// shop is a database in which two tenants sell.
-type shop struct {
-	t       *testing.T
-	db      *pgxpool.Pool
+// fixture is a database in which two tenants sell.
+type fixture struct {
+	pgtest.Fixture
 	tenants [2]uuid.UUID
 	set     *ready.Set
 	feed    *projections.Feed
 }
 
-func newShop(t *testing.T) *shop {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	s := &shop{t: t, db: pgtest.New(t), tenants: [2]uuid.UUID{uuid.New(), uuid.New()}}
-	s.exec(fmt.Sprintf(`ALTER DATABASE %q SET synchronous_commit = off`, s.db.Config().ConnConfig.Database))
-	s.db.Reset()
+	s := &fixture{Fixture: pgtest.NewFixture(t), tenants: [2]uuid.UUID{uuid.New(), uuid.New()}}
+	s.Exec(fmt.Sprintf(`ALTER DATABASE %q SET synchronous_commit = off`, s.DB.Config().ConnConfig.Database))
+	s.DB.Reset()
 	config := projections.Config{Log: slog.New(slog.DiscardHandler), Batch: 37, Lease: time.Minute}
 	var err error
-	s.set, err = ready.New(s.db, config)
-	s.must(err)
-	s.feed, err = projections.NewFeed(s.db, config)
-	s.must(err)
-	s.must(s.set.Register(s.feed))
+	s.set, err = ready.New(s.DB, config)
+	s.Must(err)
+	s.feed, err = projections.NewFeed(s.DB, config)
+	s.Must(err)
+	s.Must(s.set.Register(s.feed))
 	return s
-}
-
-func (s *shop) must(err error) {
-	s.t.Helper()
-	pgtest.Must(s.t, err)
-}
-
-func (s *shop) exec(sql string, args ...any) {
-	s.t.Helper()
-	pgtest.Exec(s.t, s.db, sql, args...)
 }
 
 var clerk = audit.Origin{Actor: audit.User("hf_clerk0")}
@@ -61,8 +49,8 @@ var clerk = audit.Origin{Actor: audit.User("hf_clerk0")}
 // fixed are variants whose stock is never below what is reserved.
 var fixed = []string{"shoe", "hat", "hall"}
 
-func (s *shop) stockUp() {
-	s.t.Helper()
+func (s *fixture) stockUp() {
+	s.TB.Helper()
 	seats := make([]inventory.NewUnit, 40)
 	for i := range seats {
 		seats[i].UnitID = fmt.Sprint("seat-", i)
@@ -75,21 +63,21 @@ func (s *shop) stockUp() {
 			"flip":  {Stock: new(int64(9)), Tracked: new(false)},
 			"quiet": {Stock: new(int64(3))},
 		} {
-			_, err := inventory.Set(s.t.Context(), s.db, tenant, variant, patch, clerk)
-			s.must(err)
+			_, err := inventory.Set(s.TB.Context(), s.DB, tenant, variant, patch, clerk)
+			s.Must(err)
 		}
-		s.must(pgx.BeginFunc(s.t.Context(), s.db, func(tx pgx.Tx) error {
-			_, err := inventory.AddUnitsTx(s.t.Context(), tx, tenant, "hall", seats, clerk)
+		s.Must(pgx.BeginFunc(s.TB.Context(), s.DB, func(tx pgx.Tx) error {
+			_, err := inventory.AddUnitsTx(s.TB.Context(), tx, tenant, "hall", seats, clerk)
 			return err
 		}))
 	}
 }
 
 // history makes random transitions of each tenant, in several sessions.
-func (s *shop) history(steps int) {
-	s.t.Helper()
+func (s *fixture) history(steps int) {
+	s.TB.Helper()
 	seed := rand.Uint64()
-	s.t.Logf("seed %d", seed)
+	s.TB.Logf("seed %d", seed)
 	var sessions sync.WaitGroup
 	for i, tenant := range s.tenants {
 		for n := range 2 {
@@ -97,7 +85,7 @@ func (s *shop) history(steps int) {
 			sessions.Go(func() {
 				for range steps {
 					if err := s.step(random, tenant); err != nil {
-						s.t.Error(err)
+						s.TB.Error(err)
 						return
 					}
 				}
@@ -108,11 +96,11 @@ func (s *shop) history(steps int) {
 }
 
 // step makes one random transition, or finds that it is not allowed.
-func (s *shop) step(random *rand.Rand, tenant uuid.UUID) error {
-	ctx := s.t.Context()
+func (s *fixture) step(random *rand.Rand, tenant uuid.UUID) error {
+	ctx := s.TB.Context()
 	cart := fmt.Sprint("cart-", random.IntN(8))
 	variant := []string{"shoe", "hat", "sofa", "flip"}[random.IntN(4)]
-	in := func(fn func(tx pgx.Tx) error) error { return pgx.BeginFunc(ctx, s.db, fn) }
+	in := func(fn func(tx pgx.Tx) error) error { return pgx.BeginFunc(ctx, s.DB, fn) }
 	var err error
 	switch random.IntN(9) {
 	case 0, 1, 2, 3:
@@ -128,21 +116,21 @@ func (s *shop) step(random *rand.Rand, tenant uuid.UUID) error {
 			return err
 		})
 	case 6: // a hold becomes due, and is expired by a sweep or by the next buyer
-		_, err = s.db.Exec(ctx, `UPDATE reservations
+		_, err = s.DB.Exec(ctx, `UPDATE reservations
 			SET first_held_at = first_held_at - interval '1 day', held_at = held_at - interval '1 day', expires_at = clock_timestamp() - interval '1 second'
 			WHERE tenant_id = $1 AND reservation_id = (
 				SELECT reservation_id FROM reservations WHERE tenant_id = $1 AND holder_id = $2 AND status = 'held' LIMIT 1)`, tenant, cart)
 		if err == nil && random.IntN(2) == 0 {
-			_, err = inventory.ExpireDue(ctx, s.db, 100)
+			_, err = inventory.ExpireDue(ctx, s.DB, 100)
 		}
 	case 7:
 		patch := inventory.StockPatch{Stock: new(random.Int64N(40))}
 		if variant == "flip" {
 			patch.Tracked = new(random.IntN(2) == 0)
 		}
-		_, err = inventory.Set(ctx, s.db, tenant, variant, patch, clerk)
+		_, err = inventory.Set(ctx, s.DB, tenant, variant, patch, clerk)
 	default:
-		_, err = inventory.Adjust(ctx, s.db, tenant, variant, random.Int64N(9)-4, clerk)
+		_, err = inventory.Adjust(ctx, s.DB, tenant, variant, random.Int64N(9)-4, clerk)
 	}
 	if errors.Is(err, inventory.ErrCartEmpty) || errors.Is(err, inventory.ErrHoldExpired) || errors.Is(err, inventory.ErrBelowReserved) ||
 		errors.As(err, new(*inventory.InvalidError)) {
@@ -179,24 +167,24 @@ func holdTx(ctx context.Context, tx pgx.Tx, random *rand.Rand, tenant uuid.UUID)
 }
 
 // follow runs the feed until it has folded the whole record.
-func (s *shop) follow() {
-	s.t.Helper()
-	pgtest.Until(s.t, "the feed has folded the record", func() bool {
-		_, err := s.feed.RunOnce(s.t.Context())
-		s.must(err)
-		states, err := audit.Subscriptions(s.t.Context(), s.db)
-		s.must(err)
+func (s *fixture) follow() {
+	s.TB.Helper()
+	pgtest.Until(s.TB, "the feed has folded the record", func() bool {
+		_, err := s.feed.RunOnce(s.TB.Context())
+		s.Must(err)
+		states, err := audit.Subscriptions(s.TB.Context(), s.DB)
+		s.Must(err)
 		return len(states) == 1 && states[0].Lag == 0
 	})
 }
 
 // verified fails the test unless the availability of every stock is its row's.
-func (s *shop) verified() {
-	s.t.Helper()
-	report, err := s.set.Verify(s.t.Context())
-	s.must(err)
+func (s *fixture) verified() {
+	s.TB.Helper()
+	report, err := s.set.Verify(s.TB.Context())
+	s.Must(err)
 	if report.Compared != 12 || report.Wrong > 0 {
-		s.t.Errorf("%d compared, %d wrong: %+v", report.Compared, report.Wrong, report.Found)
+		s.TB.Errorf("%d compared, %d wrong: %+v", report.Compared, report.Wrong, report.Found)
 	}
 }
 
@@ -204,14 +192,14 @@ func (s *shop) verified() {
 // and no prefix of the record has more reserved than there is.
 func TestAvailabilityIsTheStock(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stockUp()
 	s.follow()
 	var trading sync.WaitGroup
 	trading.Go(func() { s.history(60) })
 	for range 10 {
 		_, err := s.feed.RunOnce(t.Context())
-		s.must(err)
+		s.Must(err)
 		s.verified()
 	}
 	trading.Wait()
@@ -223,7 +211,7 @@ func TestAvailabilityIsTheStock(t *testing.T) {
 	}
 	s.counts()
 
-	s.exec(`UPDATE projection_snapshots SET state = '{"variant_id":"shoe"}' WHERE tenant_id = $1 AND projection_name = 'stocks.availability' AND key = 'shoe'`, s.tenants[0])
+	s.Exec(`UPDATE projection_snapshots SET state = '{"variant_id":"shoe"}' WHERE tenant_id = $1 AND projection_name = 'stocks.availability' AND key = 'shoe'`, s.tenants[0])
 	report, err := s.set.Verify(t.Context())
 	if err != nil || report.Wrong != 1 || report.Found[0].Key.Key != "shoe" {
 		t.Errorf("a wrong state: %+v, %v", report, err)
@@ -237,14 +225,14 @@ func TestAvailabilityIsTheStock(t *testing.T) {
 }
 
 // neverMoreThanStock folds the record row by row.
-func (s *shop) neverMoreThanStock() {
-	s.t.Helper()
-	rows, err := s.db.Query(s.t.Context(), `SELECT tenant_id, target_id, audit_id, created_at, action, after FROM audit_log ORDER BY audit_id`)
-	s.must(err)
+func (s *fixture) neverMoreThanStock() {
+	s.TB.Helper()
+	rows, err := s.DB.Query(s.TB.Context(), `SELECT tenant_id, target_id, audit_id, created_at, action, after FROM audit_log ORDER BY audit_id`)
+	s.Must(err)
 	records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r audit.Record, err error) {
 		return r, row.Scan(&r.TenantID, &r.TargetID, &r.AuditID, &r.CreatedAt, &r.Action, &r.After)
 	})
-	s.must(err)
+	s.Must(err)
 	states := make(map[projections.Key]*ready.Availability)
 	full := 0
 	for i := range records {
@@ -253,36 +241,36 @@ func (s *shop) neverMoreThanStock() {
 			continue
 		}
 		if now.Reserved < 0 || now.Reserved > now.Stock {
-			s.t.Fatalf("after audit row %d (%s), %s: %+v", records[i].AuditID, records[i].Action, key.Key, now)
+			s.TB.Fatalf("after audit row %d (%s), %s: %+v", records[i].AuditID, records[i].Action, key.Key, now)
 		}
 		if now.Available == 0 {
 			full++
 		}
 	}
 	if full == 0 {
-		s.t.Error("nothing ever sold out")
+		s.TB.Error("nothing ever sold out")
 	}
 	for _, tenant := range s.tenants {
 		for _, variant := range fixed {
 			if states[projections.Key{TenantID: tenant, Key: variant}] == nil {
-				s.t.Errorf("no events of %s", variant)
+				s.TB.Errorf("no events of %s", variant)
 			}
 		}
 	}
 }
 
 // counts compares the counters with the record.
-func (s *shop) counts() {
-	s.t.Helper()
+func (s *fixture) counts() {
+	s.TB.Helper()
 	for _, tenant := range s.tenants {
-		got, err := s.set.Counters.ReadRequired(s.t.Context(), projections.Key{TenantID: tenant, Key: inventory.Kind})
-		s.must(err)
+		got, err := s.set.Counters.ReadRequired(s.TB.Context(), projections.Key{TenantID: tenant, Key: inventory.Kind})
+		s.Must(err)
 		var want ready.Counters
-		s.must(s.db.QueryRow(s.t.Context(), `SELECT count(*) FILTER (WHERE action = 'reservation.held'), count(*) FILTER (WHERE action = 'reservation.committed'),
+		s.Must(s.DB.QueryRow(s.TB.Context(), `SELECT count(*) FILTER (WHERE action = 'reservation.held'), count(*) FILTER (WHERE action = 'reservation.committed'),
 			count(*) FILTER (WHERE action IN ('reservation.released', 'reservation.expired')) FROM audit_log WHERE tenant_id = $1`, tenant).
 			Scan(&want.Held, &want.Committed, &want.Released))
 		if got != want || want.Held == 0 || want.Committed == 0 || want.Released == 0 {
-			s.t.Errorf("counters %+v, want %+v", got, want)
+			s.TB.Errorf("counters %+v, want %+v", got, want)
 		}
 	}
 }
@@ -292,14 +280,14 @@ func (s *shop) counts() {
 // the seeds contain.
 func TestSeedMissing(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
+	s := newFixture(t)
 	s.stockUp()
 	s.history(20)
-	s.exec(`DELETE FROM audit_log WHERE audit_id <= (SELECT max(audit_id) / 2 FROM audit_log)`)
-	locking, err := s.db.Begin(t.Context())
-	s.must(err)
+	s.Exec(`DELETE FROM audit_log WHERE audit_id <= (SELECT max(audit_id) / 2 FROM audit_log)`)
+	locking, err := s.DB.Begin(t.Context())
+	s.Must(err)
 	_, err = inventory.SetTx(t.Context(), locking, s.tenants[0], "shoe", inventory.StockPatch{Stock: new(int64(39))}, clerk)
-	s.must(err)
+	s.Must(err)
 	seeded := make(chan int, 1)
 	go func() {
 		n, err := s.set.SeedMissing(context.WithoutCancel(t.Context()))
@@ -308,8 +296,8 @@ func TestSeedMissing(t *testing.T) {
 		}
 		seeded <- n
 	}()
-	pgtest.UntilBlocked(t, s.db, 1)
-	s.must(locking.Commit(t.Context()))
+	pgtest.UntilBlocked(t, s.DB, 1)
+	s.Must(locking.Commit(t.Context()))
 	if n := <-seeded; n != 12 {
 		t.Errorf("%d seeded, want 12", n)
 	}
@@ -321,7 +309,7 @@ func TestSeedMissing(t *testing.T) {
 	if n, err := s.set.SeedMissing(t.Context()); err != nil || n != 0 {
 		t.Errorf("%d seeded again, %v", n, err)
 	}
-	s.exec(`UPDATE projection_snapshots SET state = '{}' WHERE projection_name = 'stocks.availability'`)
+	s.Exec(`UPDATE projection_snapshots SET state = '{}' WHERE projection_name = 'stocks.availability'`)
 	one := projections.Key{TenantID: s.tenants[0], Key: "shoe"}
 	if n, err := s.set.ReseedOne(t.Context(), one); err != nil || n != 1 {
 		t.Errorf("%d seeded, %v", n, err)

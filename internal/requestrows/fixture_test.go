@@ -5,19 +5,17 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 var shopper = audit.Origin{Actor: audit.User("hf_shop00"), CorrelationID: "c-7"}
 
-func newNormal(t testing.TB) *queuestest.Bench {
+func newNormal(t testing.TB) *testkit.Fixture {
 	t.Helper()
-	return queuestest.New(t, lanes.Normal, normal.NewLane)
+	return testkit.New(t, lanes.Normal)
 }
 
-func newHot(t testing.TB) *queuestest.Bench {
+func newHot(t testing.TB) *testkit.Fixture {
 	t.Helper()
-	return queuestest.New(t, lanes.Hot, hot.NewLane)
+	return testkit.New(t, lanes.Hot)
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
 
 // position returns the position that Get reports, -1 for none.
-func position(b *queuestest.Bench, r requests.Request) int64 {
+func position(b *testkit.Fixture, r requests.Request) int64 {
 	b.TB.Helper()
 	if v := b.Get(r); v.Position != nil {
 		return *v.Position
@@ -68,7 +68,7 @@ func TestPosition(t *testing.T) {
 	if got := position(b, second); got != -1 {
 		t.Errorf("a cancelled request has position %d", got)
 	}
-	b.Until(lane, first)
+	b.TickUntil(lane, first)
 	b.Tick(lane)
 	if got := position(b, third); got != -1 {
 		t.Errorf("a decided request has position %d", got)

@@ -9,14 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
 // insert inserts a group in a transaction, withdraws the refused requests, and
 // returns the results.
-func insert(t *testing.T, b *queuestest.Bench, refused map[requestrows.Ref]error, group ...requestrows.Submission) map[requestrows.Ref]requestrows.Result {
+func insert(t *testing.T, b *testkit.Fixture, refused map[requestrows.Ref]error, group ...requestrows.Submission) map[requestrows.Ref]requestrows.Result {
 	t.Helper()
 	insertion := requestrows.Insertion{Group: group}
 	if len(refused) > 0 {

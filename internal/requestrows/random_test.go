@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/reservationrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/reservations"
 )
@@ -26,7 +26,7 @@ import (
 // machine runs the same steps on the model and on the real shop.
 type machine struct {
 	t     *rapid.T
-	b     *queuestest.Bench
+	b     *testkit.Fixture
 	lanes map[int]*queues.Lane // by batch size
 	lane  *queues.Lane
 	m     *model
@@ -231,7 +231,7 @@ func (x *machine) check(*rapid.T) {
 // equals the model.
 func TestRandomShopping(t *testing.T) {
 	t.Parallel()
-	for name, newBench := range map[string]func(testing.TB) *queuestest.Bench{"normal": newNormal, "hot": newHot} {
+	for name, newBench := range map[string]func(testing.TB) *testkit.Fixture{"normal": newNormal, "hot": newHot} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
@@ -256,7 +256,7 @@ func TestRandomShopping(t *testing.T) {
 					"by id": x.byID, "": x.check,
 				})
 				b.Exec(`DELETE FROM reservation_requests WHERE variant_id = 'song'`) // it is done without a hold, as it should be
-				b.Sound()
+				b.CheckInvariants()
 			}))
 		})
 	}

@@ -13,9 +13,8 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -97,7 +96,7 @@ func FuzzValidate(f *testing.F) {
 	f.Add("a\x00", "shoe", int32(1), "k", "c", "add", "hf_shop00")
 	f.Add("\xff", strings.Repeat("ä", 129), int32(-1), "\u0085", "\x7f", "set", "\xed\xa0\x80")
 	f.Add("\u2028", "🧦", int32(1_000_001), strings.Repeat("k", 256), "\t", "none", "\ufffe")
-	bench := queuestest.New(f, lanes.Normal, normal.NewLane)
+	bench := testkit.New(f, lanes.Normal)
 	f.Fuzz(func(t *testing.T, cart, variant string, quantity int32, key, correlation, kind, actor string) {
 		s := requestrows.Submission{
 			TenantID: bench.Tenant, RequestID: requestrows.NewID(), Kind: requests.Kind(kind), CartID: cart, VariantID: variant, Quantity: quantity,

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/holdfast/holdfast/internal/pgtest"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -23,7 +23,7 @@ const listeningSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = curr
 
 // watch runs a watcher until the test ends or stop is called. It returns when
 // the watcher listens.
-func watch(t *testing.T, b *queuestest.Bench) (w *requestrows.Watcher, stop func()) {
+func watch(t *testing.T, b *testkit.Fixture) (w *requestrows.Watcher, stop func()) {
 	t.Helper()
 	w = requestrows.NewWatcher(b.DB, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -41,7 +41,7 @@ func watch(t *testing.T, b *queuestest.Bench) (w *requestrows.Watcher, stop func
 }
 
 // finish finishes the requests, and notifies of them if notify is set.
-func finish(t *testing.T, b *queuestest.Bench, notify bool, rs ...requests.Request) {
+func finish(t *testing.T, b *testkit.Fixture, notify bool, rs ...requests.Request) {
 	t.Helper()
 	pgtest.Must(t, pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
 		return requestrows.FinishTx(t.Context(), tx, rs, make([]requests.Reason, len(rs)), time.Now(), shopper)
@@ -53,7 +53,7 @@ func finish(t *testing.T, b *queuestest.Bench, notify bool, rs ...requests.Reque
 
 // waiter starts a wait for a request with a long timeout. When it returns, the
 // watcher has most likely read the request once.
-func waiter(t *testing.T, b *queuestest.Bench, w *requestrows.Watcher, r requests.Request) <-chan requests.View {
+func waiter(t *testing.T, b *testkit.Fixture, w *requestrows.Watcher, r requests.Request) <-chan requests.View {
 	t.Helper()
 	got := make(chan requests.View, 1)
 	go func() {

@@ -13,11 +13,11 @@ import (
 )
 
 // lockTo locks the reservations to a checkout for an hour.
-func (h *hall) lockTo(checkout uuid.UUID, rs ...reservationrows.Reservation) error {
+func (h *fixture) lockTo(checkout uuid.UUID, rs ...reservationrows.Reservation) error {
 	return h.in(func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
 		reservationrows.QueueLockToCheckout(b, rs, checkout, rs[0].HeldAt.Add(time.Hour), usher)
-		return tx.SendBatch(h.t.Context(), b).Close()
+		return tx.SendBatch(h.TB.Context(), b).Close()
 	})
 }
 
@@ -25,14 +25,14 @@ func (h *hall) lockTo(checkout uuid.UUID, rs ...reservationrows.Reservation) err
 // takes it from there.
 func TestLockToCheckout(t *testing.T) {
 	t.Parallel()
-	h := newHall(t)
+	h := newFixture(t)
 	a, b, ended := h.hold("x", "cart", 1, time.Minute), h.hold("y", "cart", 2, time.Minute), h.hold("z", "cart", 1, time.Minute)
-	h.must(h.end(reservationrows.Released, ended))
+	h.Must(h.end(reservationrows.Released, ended))
 	checkout := uuid.New()
 	if err := h.lockTo(checkout, a, ended); !errors.Is(err, reservationrows.ErrChanged) {
 		t.Errorf("with one that has ended: %v", err)
 	}
-	h.must(h.lockTo(checkout, a, b))
+	h.Must(h.lockTo(checkout, a, b))
 	if err := h.lockTo(uuid.New(), a); !errors.Is(err, reservationrows.ErrChanged) {
 		t.Errorf("to a second checkout: %v", err)
 	}
@@ -43,15 +43,15 @@ func TestLockToCheckout(t *testing.T) {
 	if err := reservationrows.MustBeLive([]reservationrows.Reservation{h.get(a.ReservationID)}, now); !errors.Is(err, reservationrows.ErrCheckoutInProgress) {
 		t.Errorf("another verb: %v", err)
 	}
-	if n := h.int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.extended' AND after->>'checkout_id' = $1 AND NOT before ? 'checkout_id'`,
+	if n := h.Int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.extended' AND after->>'checkout_id' = $1 AND NOT before ? 'checkout_id'`,
 		checkout.String()); n != 2 {
 		t.Errorf("%d audit rows, want one for each", n)
 	}
-	of, err := reservationrows.OfCheckout(t.Context(), h.db, h.tenant, checkout)
+	of, err := reservationrows.OfCheckout(t.Context(), h.DB, h.tenant, checkout)
 	if err != nil || len(of) != 2 {
 		t.Errorf("%d of the checkout, %v", len(of), err)
 	}
-	if other, err := reservationrows.OfCheckout(t.Context(), h.db, uuid.New(), checkout); err != nil || len(other) != 0 {
+	if other, err := reservationrows.OfCheckout(t.Context(), h.DB, uuid.New(), checkout); err != nil || len(other) != 0 {
 		t.Errorf("%d of another tenant's, %v", len(other), err)
 	}
 }
@@ -60,15 +60,15 @@ func TestLockToCheckout(t *testing.T) {
 // waits for a reservation that another transaction has locked.
 func TestKeepCheckout(t *testing.T) {
 	t.Parallel()
-	h := newHall(t)
+	h := newFixture(t)
 	live, due, ended := h.hold("x", "cart", 1, time.Minute), h.hold("y", "cart", 2, time.Minute), h.hold("z", "cart", 1, time.Minute)
 	checkout := uuid.New()
-	h.must(h.lockTo(checkout, live, due, ended))
-	h.must(h.end(reservationrows.Released, h.get(ended.ReservationID)))
-	h.exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE reservation_id = $1`, due.ReservationID)
-	locking := h.begin()
+	h.Must(h.lockTo(checkout, live, due, ended))
+	h.Must(h.end(reservationrows.Released, h.get(ended.ReservationID)))
+	h.Exec(`UPDATE reservations SET expires_at = clock_timestamp() WHERE reservation_id = $1`, due.ReservationID)
+	locking := h.Begin()
 	_, err := h.stored(locking, live.ReservationID)
-	h.must(err)
+	h.Must(err)
 	kept := make(chan int, 1)
 	go func() {
 		err := h.in(func(tx pgx.Tx) error {
@@ -81,8 +81,8 @@ func TestKeepCheckout(t *testing.T) {
 		}
 		close(kept)
 	}()
-	h.blocked()
-	h.must(locking.Rollback(t.Context()))
+	h.Blocked()
+	h.Must(locking.Rollback(t.Context()))
 	if n := <-kept; n != 1 {
 		t.Errorf("%d were kept, want the live one", n)
 	}

@@ -1,13 +1,11 @@
 package reservationrows_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
@@ -18,55 +16,27 @@ const seat = "hall.seat"
 
 var usher = audit.Origin{Actor: audit.User("hf_usher0"), CorrelationID: "c-3"}
 
-// hall is a database in which one tenant reserves seats.
-type hall struct {
-	t      *testing.T
-	db     *pgxpool.Pool
+// fixture is a database in which one tenant reserves seats.
+type fixture struct {
+	pgtest.Fixture
 	tenant uuid.UUID
 }
 
-func newHall(t *testing.T) *hall {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	return &hall{t, pgtest.New(t), uuid.New()}
+	return &fixture{pgtest.NewFixture(t), uuid.New()}
 }
 
-func (h *hall) must(err error) {
-	h.t.Helper()
-	if err != nil {
-		h.t.Fatal(err)
-	}
-}
-
-func (h *hall) int(sql string, args ...any) (n int64) {
-	h.t.Helper()
-	h.must(h.db.QueryRow(h.t.Context(), sql, args...).Scan(&n))
-	return n
-}
-
-func (h *hall) exec(sql string, args ...any) {
-	h.t.Helper()
-	_, err := h.db.Exec(h.t.Context(), sql, args...)
-	h.must(err)
-}
-
-func (h *hall) in(fn func(tx pgx.Tx) error) error {
-	return pgx.BeginFunc(h.t.Context(), h.db, fn)
-}
-
-func (h *hall) begin() pgx.Tx {
-	h.t.Helper()
-	tx, err := h.db.Begin(h.t.Context())
-	h.must(err)
-	h.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	return tx
+func (h *fixture) in(fn func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(h.TB.Context(), h.DB, fn)
 }
 
 // wish is a hold to be made that becomes due after left, or that has been due
 // for -left if left is negative.
-func (h *hall) wish(key, holder string, quantity int64, left time.Duration) reservationrows.Hold {
-	h.t.Helper()
+func (h *fixture) wish(key, holder string, quantity int64, left time.Duration) reservationrows.Hold {
+	h.TB.Helper()
 	var now time.Time
-	h.must(h.db.QueryRow(h.t.Context(), `SELECT clock_timestamp()`).Scan(&now))
+	h.Must(h.DB.QueryRow(h.TB.Context(), `SELECT clock_timestamp()`).Scan(&now))
 	since := now.Add(min(0, left) - time.Minute)
 	return reservationrows.Hold{Origin: usher, Reservation: reservationrows.Reservation{
 		TenantID: h.tenant, ReservationID: uuid.Must(uuid.NewV7()), ResourceKind: seat, ResourceKey: key, HolderID: holder,
@@ -75,25 +45,25 @@ func (h *hall) wish(key, holder string, quantity int64, left time.Duration) rese
 }
 
 // hold makes a hold.
-func (h *hall) hold(key, holder string, quantity int64, left time.Duration) reservationrows.Reservation {
-	h.t.Helper()
+func (h *fixture) hold(key, holder string, quantity int64, left time.Duration) reservationrows.Reservation {
+	h.TB.Helper()
 	wish := h.wish(key, holder, quantity, left)
-	h.must(h.in(func(tx pgx.Tx) error { return reservationrows.HoldTx(h.t.Context(), tx, []reservationrows.Hold{wish}) }))
+	h.Must(h.in(func(tx pgx.Tx) error { return reservationrows.HoldTx(h.TB.Context(), tx, []reservationrows.Hold{wish}) }))
 	return h.get(wish.ReservationID)
 }
 
 // get reads a reservation as it is stored.
-func (h *hall) get(id uuid.UUID) (r reservationrows.Reservation) {
-	h.t.Helper()
-	h.must(h.in(func(tx pgx.Tx) (err error) {
+func (h *fixture) get(id uuid.UUID) (r reservationrows.Reservation) {
+	h.TB.Helper()
+	h.Must(h.in(func(tx pgx.Tx) (err error) {
 		r, err = h.stored(tx, id)
 		return err
 	}))
 	return r
 }
 
-func (h *hall) stored(tx pgx.Tx, id uuid.UUID) (reservationrows.Reservation, error) {
-	locked, _, err := reservationrows.LockTx(h.t.Context(), tx, []reservationrows.Ref{{TenantID: h.tenant, ReservationID: id}})
+func (h *fixture) stored(tx pgx.Tx, id uuid.UUID) (reservationrows.Reservation, error) {
+	locked, _, err := reservationrows.LockTx(h.TB.Context(), tx, []reservationrows.Ref{{TenantID: h.tenant, ReservationID: id}})
 	if err == nil && len(locked) != 1 {
 		err = reservationrows.ErrNotFound
 	}
@@ -104,13 +74,13 @@ func (h *hall) stored(tx pgx.Tx, id uuid.UUID) (reservationrows.Reservation, err
 }
 
 // end ends reservations that the caller passes as held.
-func (h *hall) end(to reservationrows.Status, rs ...reservationrows.Reservation) error {
+func (h *fixture) end(to reservationrows.Status, rs ...reservationrows.Reservation) error {
 	return h.in(func(tx pgx.Tx) error {
 		var now time.Time
-		if err := tx.QueryRow(h.t.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		if err := tx.QueryRow(h.TB.Context(), `SELECT clock_timestamp()`).Scan(&now); err != nil {
 			return err
 		}
-		return reservationrows.EndTx(h.t.Context(), tx, endingOf(to, now), rs)
+		return reservationrows.EndTx(h.TB.Context(), tx, endingOf(to, now), rs)
 	})
 }
 
@@ -124,12 +94,4 @@ func endingOf(to reservationrows.Status, at time.Time) reservationrows.Ending {
 	default:
 	}
 	return ending
-}
-
-// blocked waits until a session waits for a lock.
-func (h *hall) blocked() {
-	h.t.Helper()
-	pgtest.Until(h.t, "a session waits for a lock", func() bool {
-		return h.int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
-	})
 }

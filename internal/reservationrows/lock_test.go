@@ -17,16 +17,16 @@ import (
 // returns the rows as they are under the lock, and reads the clock after that.
 func TestLockOrder(t *testing.T) {
 	t.Parallel()
-	h := newHall(t)
+	h := newFixture(t)
 	var rs []reservationrows.Reservation
 	for range 3 {
 		rs = append(rs, h.hold("A1", "ann", 1, time.Hour))
 	}
 	refs := []reservationrows.Ref{rs[2].Ref(), {TenantID: h.tenant, ReservationID: uuid.New()}, rs[0].Ref(), rs[1].Ref()}
 	before := h.get(rs[0].ReservationID).ExpiresAt
-	first := h.begin()
+	first := h.Begin()
 	_, err := first.Exec(t.Context(), `UPDATE reservations SET expires_at = expires_at + interval '1 minute' WHERE reservation_id = $1`, rs[0].ReservationID)
-	h.must(err)
+	h.Must(err)
 	type result struct {
 		locked []reservationrows.Reservation
 		now    time.Time
@@ -43,14 +43,14 @@ func TestLockOrder(t *testing.T) {
 		}
 		done <- r
 	}()
-	h.blocked()
-	free := h.int(`SELECT count(*) FROM (SELECT FROM reservations WHERE reservation_id <> $1 FOR UPDATE SKIP LOCKED) AS free`, rs[0].ReservationID)
+	h.Blocked()
+	free := h.Int(`SELECT count(*) FROM (SELECT FROM reservations WHERE reservation_id <> $1 FOR UPDATE SKIP LOCKED) AS free`, rs[0].ReservationID)
 	if free != 2 {
 		t.Errorf("%d of the later 2 are free while it waits for the first", free)
 	}
 	var released time.Time
-	h.must(first.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&released))
-	h.must(first.Commit(t.Context()))
+	h.Must(first.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&released))
+	h.Must(first.Commit(t.Context()))
 	got := <-done
 	if len(got.locked) != 3 {
 		t.Fatalf("locked %d, want 3", len(got.locked))
@@ -82,15 +82,15 @@ func tryLock(ctx context.Context, tx pgx.Tx, refs []reservationrows.Ref, pairs [
 // others.
 func TestLockHolderKeys(t *testing.T) {
 	t.Parallel()
-	h := newHall(t)
+	h := newFixture(t)
 	mine, due := h.hold("A1", "ann", 1, time.Hour), h.hold("A1", "ann", 1, -time.Second)
 	h.hold("A2", "ann", 1, time.Hour)
 	h.hold("A1", "bob", 1, time.Hour)
-	h.must(h.end(reservationrows.Released, h.hold("A1", "ann", 1, time.Hour)))
+	h.Must(h.end(reservationrows.Released, h.hold("A1", "ann", 1, time.Hour)))
 	other := h.hold("A1", "ann", 1, time.Hour)
-	h.exec(`UPDATE reservations SET resource_kind = 'hall.box' WHERE reservation_id = $1`, other.ReservationID)
+	h.Exec(`UPDATE reservations SET resource_kind = 'hall.box' WHERE reservation_id = $1`, other.ReservationID)
 	pairs := []reservationrows.HolderKey{{h.tenant, "ann", "A1"}, {uuid.New(), "ann", "A1"}, {h.tenant, "ann", "Z9"}}
-	h.must(h.in(func(tx pgx.Tx) error {
+	h.Must(h.in(func(tx pgx.Tx) error {
 		locked, others, now, err := tryLock(t.Context(), tx, nil, pairs)
 		if len(others) != 0 || len(locked) != 2 || locked[0].ReservationID != mine.ReservationID || locked[1].ReservationID != due.ReservationID {
 			t.Errorf("locked %+v, want the live one and the due one", locked)
@@ -109,15 +109,15 @@ func TestLockHolderKeys(t *testing.T) {
 // that another transaction has locked, and names their holders and keys.
 func TestTryLockHolderKeys(t *testing.T) {
 	t.Parallel()
-	h := newHall(t)
+	h := newFixture(t)
 	stuck := h.hold("A1", "ann", 1, time.Hour)
 	second, bobs := h.hold("A1", "ann", 1, time.Hour), h.hold("A1", "bob", 1, time.Hour)
-	other := h.begin()
+	other := h.Begin()
 	_, err := other.Exec(t.Context(), `SELECT FROM reservations WHERE reservation_id = $1 FOR UPDATE`, stuck.ReservationID)
-	h.must(err)
+	h.Must(err)
 	anns, bobsPair := reservationrows.HolderKey{TenantID: h.tenant, HolderID: "ann", ResourceKey: "A1"}, reservationrows.HolderKey{TenantID: h.tenant, HolderID: "bob", ResourceKey: "A1"}
 	pairs := []reservationrows.HolderKey{anns, bobsPair, {TenantID: h.tenant, HolderID: "eve", ResourceKey: "A1"}}
-	h.must(h.in(func(tx pgx.Tx) error {
+	h.Must(h.in(func(tx pgx.Tx) error {
 		locked, others, now, err := tryLock(t.Context(), tx, nil, pairs)
 		if len(locked) != 2 || locked[0].ReservationID != second.ReservationID || locked[1].ReservationID != bobs.ReservationID {
 			t.Errorf("locked %+v, want ann's second and bob's", locked)

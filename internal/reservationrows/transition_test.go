@@ -24,11 +24,11 @@ var endings = []reservationrows.Status{reservationrows.Committed, reservationrow
 // changes no row and fails its whole transaction.
 func TestEndsOnce(t *testing.T) {
 	t.Parallel()
-	h := newHall(t)
+	h := newFixture(t)
 	for _, first := range endings {
 		for _, second := range endings {
 			r, innocent := h.hold("A1", "ann", 1, -time.Second), h.hold("A2", "bob", 1, -time.Second)
-			h.must(h.end(first, r))
+			h.Must(h.end(first, r))
 			ended := h.get(r.ReservationID)
 			if ended.Status != first || ended.EndedAt == nil {
 				t.Errorf("%+v, want it %s", ended, first)
@@ -42,7 +42,7 @@ func TestEndsOnce(t *testing.T) {
 			if got := h.get(innocent.ReservationID).Status; got != reservationrows.Held {
 				t.Errorf("the other reservation of the same call is %s", got)
 			}
-			if n := h.int(`SELECT count(*) FROM audit_log WHERE target_id = $1`, r.ReservationID); n != 2 {
+			if n := h.Int(`SELECT count(*) FROM audit_log WHERE target_id = $1`, r.ReservationID); n != 2 {
 				t.Errorf("%d audit rows, want 2: held and %s", n, first)
 			}
 		}
@@ -52,10 +52,10 @@ func TestEndsOnce(t *testing.T) {
 // An empty set of endings or holds does nothing.
 func TestNothing(t *testing.T) {
 	t.Parallel()
-	h := newHall(t)
-	h.must(h.end(reservationrows.Committed))
-	h.must(h.in(func(tx pgx.Tx) error { return reservationrows.HoldTx(t.Context(), tx, nil) }))
-	h.must(h.in(func(tx pgx.Tx) error {
+	h := newFixture(t)
+	h.Must(h.end(reservationrows.Committed))
+	h.Must(h.in(func(tx pgx.Tx) error { return reservationrows.HoldTx(t.Context(), tx, nil) }))
+	h.Must(h.in(func(tx pgx.Tx) error {
 		locked, now, err := reservationrows.LockTx(t.Context(), tx, nil)
 		if len(locked) != 0 || now.IsZero() {
 			t.Errorf("locked %d at %s", len(locked), now)
@@ -68,9 +68,9 @@ func TestNothing(t *testing.T) {
 // reservation of a tenant.
 func TestHoldIDOnce(t *testing.T) {
 	t.Parallel()
-	h := newHall(t)
+	h := newFixture(t)
 	r := h.hold("A1", "ann", 1, time.Hour)
-	h.must(h.end(reservationrows.Released, r))
+	h.Must(h.end(reservationrows.Released, r))
 	again, fresh := h.wish("A1", "ann", 1, time.Hour), h.wish("A2", "ann", 1, time.Hour)
 	again.ReservationID = r.ReservationID
 	err := h.in(func(tx pgx.Tx) error {
@@ -79,25 +79,25 @@ func TestHoldIDOnce(t *testing.T) {
 	if !pg.IsUnique(err, "reservations_pkey") {
 		t.Errorf("%v, want the primary key to refuse it", err)
 	}
-	if _, err := reservationrows.Get(t.Context(), h.db, h.tenant, fresh.ReservationID); !errors.Is(err, reservationrows.ErrNotFound) {
+	if _, err := reservationrows.Get(t.Context(), h.DB, h.tenant, fresh.ReservationID); !errors.Is(err, reservationrows.ErrNotFound) {
 		t.Errorf("the other hold: %v, want ErrNotFound", err)
 	}
-	if _, err := reservationrows.Get(t.Context(), h.db, uuid.New(), r.ReservationID); !errors.Is(err, reservationrows.ErrNotFound) {
+	if _, err := reservationrows.Get(t.Context(), h.DB, uuid.New(), r.ReservationID); !errors.Is(err, reservationrows.ErrNotFound) {
 		t.Errorf("another tenant's: %v, want ErrNotFound", err)
 	}
 	neighbour := *h
 	neighbour.tenant = uuid.New()
 	same := neighbour.wish("A1", "ann", 1, time.Hour)
 	same.ReservationID = r.ReservationID
-	h.must(h.in(func(tx pgx.Tx) error { return reservationrows.HoldTx(t.Context(), tx, []reservationrows.Hold{same}) }))
+	h.Must(h.in(func(tx pgx.Tx) error { return reservationrows.HoldTx(t.Context(), tx, []reservationrows.Hold{same}) }))
 }
 
 func TestExtendAllOrNone(t *testing.T) {
 	t.Parallel()
-	h := newHall(t)
+	h := newFixture(t)
 	live, old, due := h.hold("A1", "ann", 1, time.Minute), h.hold("A2", "ann", 1, time.Hour), h.hold("A3", "bob", 1, -time.Second)
 	ended := h.hold("A4", "bob", 1, time.Hour)
-	h.must(h.end(reservationrows.Committed, ended))
+	h.Must(h.end(reservationrows.Committed, ended))
 	unknown := reservationrows.Reservation{TenantID: h.tenant, ReservationID: uuid.New()}
 	foreign := live
 	foreign.TenantID = uuid.New()
@@ -112,7 +112,7 @@ func TestExtendAllOrNone(t *testing.T) {
 		"another tenant's":  {foreign, func(err error) bool { return errors.Is(err, reservationrows.ErrNotFound) }},
 	} {
 		refs := []reservationrows.Ref{c.with.Ref(), live.Ref()}
-		h.must(h.in(func(tx pgx.Tx) error { // commits what the call did, if anything
+		h.Must(h.in(func(tx pgx.Tx) error { // commits what the call did, if anything
 			if _, err := reservationrows.ExtendTx(t.Context(), tx, refs, time.Minute, time.Hour, usher); !c.want(err) {
 				t.Errorf("with one that is %s: %v", name, err)
 			}
@@ -122,7 +122,7 @@ func TestExtendAllOrNone(t *testing.T) {
 	if got := h.get(live.ReservationID); !got.ExpiresAt.Equal(live.ExpiresAt) {
 		t.Errorf("the live one was extended by %s", got.ExpiresAt.Sub(live.ExpiresAt))
 	}
-	h.must(h.in(func(tx pgx.Tx) error {
+	h.Must(h.in(func(tx pgx.Tx) error {
 		extended, err := reservationrows.ExtendTx(t.Context(), tx, []reservationrows.Ref{old.Ref(), live.Ref()}, time.Minute, 2*time.Hour, usher)
 		if len(extended) != 2 {
 			t.Errorf("extended %d, want 2", len(extended))
@@ -134,7 +134,7 @@ func TestExtendAllOrNone(t *testing.T) {
 			t.Errorf("extended by %s, want 1m", got)
 		}
 	}
-	if n := h.int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.extended'`); n != 2 {
+	if n := h.Int(`SELECT count(*) FROM audit_log WHERE action = 'reservation.extended'`); n != 2 {
 		t.Errorf("%d audit rows of extensions, want 2", n)
 	}
 }
@@ -149,7 +149,7 @@ func conflictWith(actual reservationrows.Status) func(error) bool {
 // lifecycle is a model of the state machine: what each reservation should be.
 type lifecycle struct {
 	t     *rapid.T
-	h     *hall
+	h     *fixture
 	tx    pgx.Tx
 	want  map[uuid.UUID]reservationrows.Reservation
 	steps map[uuid.UUID][]string // the actions of its audit rows
@@ -158,7 +158,7 @@ type lifecycle struct {
 
 // try runs fn in a savepoint, which an error rolls back.
 func (l *lifecycle) try(fn func(tx pgx.Tx) error) error {
-	return pgx.BeginFunc(l.h.t.Context(), l.tx, fn)
+	return pgx.BeginFunc(l.h.TB.Context(), l.tx, fn)
 }
 
 func (l *lifecycle) pick() (reservationrows.Reservation, bool) {
@@ -174,7 +174,7 @@ func (l *lifecycle) hold(*rapid.T) {
 	left := rapid.SampledFrom([]time.Duration{-time.Minute, time.Hour}).Draw(l.t, "left")
 	wish := l.h.wish("A1", "ann", rapid.Int64Range(1, 3).Draw(l.t, "quantity"), left)
 	if err := l.try(func(tx pgx.Tx) error {
-		return reservationrows.HoldTx(l.h.t.Context(), tx, []reservationrows.Hold{wish})
+		return reservationrows.HoldTx(l.h.TB.Context(), tx, []reservationrows.Hold{wish})
 	}); err != nil {
 		l.t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func (l *lifecycle) end(*rapid.T) {
 	believed := r
 	believed.Status = reservationrows.Held // whatever it is
 	err := l.try(func(tx pgx.Tx) error {
-		return reservationrows.EndTx(l.h.t.Context(), tx, endingOf(to, at), []reservationrows.Reservation{believed})
+		return reservationrows.EndTx(l.h.TB.Context(), tx, endingOf(to, at), []reservationrows.Reservation{believed})
 	})
 	if (err == nil) != allowed || err != nil && !errors.Is(err, reservationrows.ErrChanged) {
 		l.t.Fatalf("%s at %s of one that is %s until %s: %v", to, at, r.Status, r.ExpiresAt, err)
@@ -216,7 +216,7 @@ func (l *lifecycle) extend(*rapid.T) {
 	const lifetimeMax = 2 * time.Hour
 	allowed := r.Status == reservationrows.Held && r.ExpiresAt.Sub(r.HeldAt) > time.Minute && r.ExpiresAt.Add(by).Sub(r.FirstHeldAt) <= lifetimeMax
 	err := l.try(func(tx pgx.Tx) error {
-		_, err := reservationrows.ExtendTx(l.h.t.Context(), tx, []reservationrows.Ref{r.Ref()}, by, lifetimeMax, usher)
+		_, err := reservationrows.ExtendTx(l.h.TB.Context(), tx, []reservationrows.Ref{r.Ref()}, by, lifetimeMax, usher)
 		return err
 	})
 	if (err == nil) != allowed {
@@ -237,7 +237,7 @@ func (l *lifecycle) check(*rapid.T) {
 }
 
 func (l *lifecycle) checkRows(rows map[uuid.UUID]reservationrows.Reservation) {
-	ctx := l.h.t.Context()
+	ctx := l.h.TB.Context()
 	for id, want := range rows {
 		got, err := l.h.stored(l.tx, id)
 		if err != nil {
@@ -267,9 +267,9 @@ func (l *lifecycle) checkRows(rows map[uuid.UUID]reservationrows.Reservation) {
 // allows, and its record has every transition.
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
-	h := newHall(t)
+	h := newFixture(t)
 	rapid.Check(t, pgtest.Fewer(func(rt *rapid.T) {
-		tx, err := h.db.Begin(t.Context())
+		tx, err := h.DB.Begin(t.Context())
 		if err != nil {
 			rt.Fatal(err)
 		}

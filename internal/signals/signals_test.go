@@ -10,16 +10,15 @@ import (
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/signals"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // Signals are written once per window, and not while no request is admitted.
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	w := queuestest.New(t, lanes.Normal, normal.NewLane)
+	w := testkit.New(t, lanes.Normal)
 	w.Stock("shoe", 1000)
 	counts := signals.New(w.DB, slog.New(slog.DiscardHandler))
 	in := w.Intake(admission.IntakeConfig{Observe: counts.Observe})

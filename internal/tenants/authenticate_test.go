@@ -24,18 +24,18 @@ var (
 
 func TestAuthenticate(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	plaintext, key := b.createKey(t, tenants.ScopeCart, tenants.ScopeOps)
 	unknown, unknownKey := b.createKey(t, tenants.ScopeCart)
-	if _, err := b.pool.Exec(t.Context(), `DELETE FROM api_keys WHERE key_id = $1`, unknownKey.KeyID); err != nil {
+	if _, err := b.DB.Exec(t.Context(), `DELETE FROM api_keys WHERE key_id = $1`, unknownKey.KeyID); err != nil {
 		t.Fatal(err)
 	}
 	revoked, revokedKey := b.createKey(t, tenants.ScopeCart)
-	if _, err := tenants.RevokeKey(t.Context(), b.pool, b.tenant.TenantID, revokedKey.KeyID); err != nil {
+	if _, err := tenants.RevokeKey(t.Context(), b.DB, b.tenant.TenantID, revokedKey.KeyID); err != nil {
 		t.Fatal(err)
 	}
 	for _, config := range []tenants.Config{{}, uncached, caching} {
-		a := tenants.NewAuthenticator(b.pool, config)
+		a := tenants.NewAuthenticator(b.DB, config)
 		for range 2 { // the second time from the cache, if there is one
 			p, err := a.Authenticate(t.Context(), plaintext)
 			if err != nil {
@@ -64,15 +64,15 @@ func TestAuthenticate(t *testing.T) {
 
 func TestRevokedKeyIsRefusedOnceMemoryIsOver(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	plaintext, key := b.createKey(t, tenants.ScopeCart)
-	asking, cached := tenants.NewAuthenticator(b.pool, uncached), tenants.NewAuthenticator(b.pool, caching)
+	asking, cached := tenants.NewAuthenticator(b.DB, uncached), tenants.NewAuthenticator(b.DB, caching)
 	for _, a := range []*tenants.Authenticator{asking, cached} {
 		if _, err := a.Authenticate(t.Context(), plaintext); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := tenants.RevokeKey(t.Context(), b.pool, b.tenant.TenantID, key.KeyID); err != nil {
+	if _, err := tenants.RevokeKey(t.Context(), b.DB, b.tenant.TenantID, key.KeyID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := asking.Authenticate(t.Context(), plaintext); !errors.Is(err, tenants.ErrUnknownKey) {
@@ -84,9 +84,9 @@ func TestRevokedKeyIsRefusedOnceMemoryIsOver(t *testing.T) {
 }
 
 // countingPool counts the statements of every connection it opens.
-func countingPool(t *testing.T, b *bundle) (*pgxpool.Pool, *queryCount) {
+func countingPool(t *testing.T, b *fixture) (*pgxpool.Pool, *queryCount) {
 	t.Helper()
-	config := b.pool.Config()
+	config := b.DB.Config()
 	count := &queryCount{}
 	config.ConnConfig.Tracer = count
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
@@ -108,12 +108,12 @@ func (*queryCount) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDa
 
 func TestLookUpsOfOneKeyAreShared(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	plaintext, _ := b.createKey(t, tenants.ScopeCart)
 	pool, queries := countingPool(t, b)
 	a := tenants.NewAuthenticator(pool, caching)
 
-	tx := b.begin(t)
+	tx := b.Begin()
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestLookUpsOfOneKeyAreShared(t *testing.T) {
 		_, err := a.Authenticate(leaving, plaintext)
 		left <- err
 	}()
-	pgtest.UntilBlocked(t, b.pool, 1) // its query is running
+	pgtest.UntilBlocked(t, b.DB, 1) // its query is running
 	stayed := make(chan error, callers)
 	for range callers {
 		go func() {
@@ -153,7 +153,7 @@ func TestLookUpsOfOneKeyAreShared(t *testing.T) {
 
 func TestOutageIsNoAnswer(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	plaintext, _ := b.createKey(t, tenants.ScopeCart)
 	closed, _ := countingPool(t, b)
 	closed.Close()

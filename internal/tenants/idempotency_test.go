@@ -22,16 +22,16 @@ type claimed struct {
 	err    error
 }
 
-func (b *bundle) claim(t *testing.T, tx pgx.Tx, key string, fp [32]byte) claimed {
+func (b *fixture) claim(t *testing.T, tx pgx.Tx, key string, fp [32]byte) claimed {
 	t.Helper()
 	answer, err := tenants.ClaimKeyTx(t.Context(), tx, b.tenant.TenantID, key, fp)
 	return claimed{answer, err}
 }
 
 // done claims key, stores answer and commits.
-func (b *bundle) done(t *testing.T, tenantID uuid.UUID, key string, answer tenants.Answer) {
+func (b *fixture) done(t *testing.T, tenantID uuid.UUID, key string, answer tenants.Answer) {
 	t.Helper()
-	err := pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) error {
 		stored, err := tenants.ClaimKeyTx(t.Context(), tx, tenantID, key, fingerprint)
 		if err != nil || stored != nil {
 			t.Fatalf("key %s is not free: %v, %v", key, stored, err)
@@ -45,10 +45,10 @@ func (b *bundle) done(t *testing.T, tenantID uuid.UUID, key string, answer tenan
 
 func TestClaimKeyReplaysTheAnswer(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	want := tenants.Answer{StatusCode: 200, Body: []byte(`{"committed":[]}`)}
 	b.done(t, b.tenant.TenantID, "k", want)
-	tx := b.begin(t)
+	tx := b.Begin()
 	got := b.claim(t, tx, "k", fingerprint)
 	if got.err != nil {
 		t.Fatal(got.err)
@@ -69,8 +69,8 @@ func TestClaimKeyReplaysTheAnswer(t *testing.T) {
 
 func TestClaimKeyRefusesBadKeys(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
-	tx := b.begin(t)
+	b := newFixture(t)
+	tx := b.Begin()
 	for why, key := range badText {
 		if why == "too long" {
 			key += key // a key may have twice the length of a name
@@ -98,8 +98,8 @@ func TestClaimKeyWaitsForTheClaimingCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBundle(t)
-			holder, waiter := b.begin(t), b.begin(t)
+			b := newFixture(t)
+			holder, waiter := b.Begin(), b.Begin()
 			if got := b.claim(t, holder, "k", fingerprint); got.err != nil || got.answer != nil {
 				t.Fatalf("the holder got %+v", got)
 			}
@@ -108,7 +108,7 @@ func TestClaimKeyWaitsForTheClaimingCall(t *testing.T) {
 				answer, err := tenants.ClaimKeyTx(t.Context(), waiter, b.tenant.TenantID, "k", c.asked)
 				result <- claimed{answer, err}
 			}()
-			pgtest.UntilBlocked(t, b.pool, 1)
+			pgtest.UntilBlocked(t, b.DB, 1)
 			if err := tenants.StoreAnswerTx(t.Context(), holder, b.tenant.TenantID, "k", want); err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +132,7 @@ func TestClaimKeyWaitsForTheClaimingCall(t *testing.T) {
 			if err := waiter.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if n := b.count(t, `SELECT count(*) FROM idempotency_keys WHERE status_code = 409`); n != 1 {
+			if n := b.Int(`SELECT count(*) FROM idempotency_keys WHERE status_code = 409`); n != 1 {
 				t.Errorf("%d answers are stored", n)
 			}
 		})
@@ -143,13 +143,13 @@ func TestClaimKeyWaitsForTheClaimingCall(t *testing.T) {
 // all receive the same answer.
 func TestClaimKeyByManyAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	const callers = 30
 	results := make(chan claimed, callers)
 	for i := range callers {
 		go func() {
 			var got claimed
-			got.err = pgx.BeginFunc(t.Context(), b.pool, func(tx pgx.Tx) (err error) {
+			got.err = pgx.BeginFunc(t.Context(), b.DB, func(tx pgx.Tx) (err error) {
 				got.answer, err = tenants.ClaimKeyTx(t.Context(), tx, b.tenant.TenantID, "k", fingerprint)
 				if err != nil || got.answer != nil {
 					return err
@@ -166,17 +166,17 @@ func TestClaimKeyByManyAtOnce(t *testing.T) {
 			t.Errorf("got %+v after %+v", got, first)
 		}
 	}
-	if n := b.count(t, `SELECT count(*) FROM idempotency_keys WHERE status_code = $1`, first.answer.StatusCode); n != 1 {
+	if n := b.Int(`SELECT count(*) FROM idempotency_keys WHERE status_code = $1`, first.answer.StatusCode); n != 1 {
 		t.Errorf("%d answers are stored", n)
 	}
 }
 
 func TestStoreAnswerNeedsAFreshClaim(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	answer := tenants.Answer{StatusCode: 200}
 	b.done(t, b.tenant.TenantID, "k", answer)
-	tx := b.begin(t)
+	tx := b.Begin()
 	for _, key := range []string{"k", "never claimed"} {
 		if err := tenants.StoreAnswerTx(t.Context(), tx, b.tenant.TenantID, key, answer); !errors.Is(err, tenants.ErrKeyNotClaimed) {
 			t.Errorf("%s: %v", key, err)
@@ -189,11 +189,11 @@ func TestStoreAnswerNeedsAFreshClaim(t *testing.T) {
 
 func TestPurgeKeys(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	for _, key := range []string{"new", "old", "older", "oldest"} {
 		b.done(t, b.tenant.TenantID, key, tenants.Answer{StatusCode: 200})
 	}
-	_, err := b.pool.Exec(t.Context(), `
+	_, err := b.DB.Exec(t.Context(), `
 		UPDATE idempotency_keys AS k
 		SET created_at = clock_timestamp() - age
 		FROM (VALUES ('new', interval '59 minutes'), ('old', '61 minutes'), ('older', '2 hours'), ('oldest', '3 hours')) AS v (key, age)
@@ -202,7 +202,7 @@ func TestPurgeKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := func() []string {
-		rows, err := b.pool.Query(t.Context(), `SELECT idempotency_key FROM idempotency_keys ORDER BY 1`)
+		rows, err := b.DB.Query(t.Context(), `SELECT idempotency_key FROM idempotency_keys ORDER BY 1`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestPurgeKeys(t *testing.T) {
 		{1, []string{"new"}},
 		{0, []string{"new"}},
 	} {
-		n, err := tenants.PurgeKeys(t.Context(), b.pool, time.Hour, 2)
+		n, err := tenants.PurgeKeys(t.Context(), b.DB, time.Hour, 2)
 		if err != nil || n != step.purged {
 			t.Errorf("purged %d, error %v; want %d", n, err, step.purged)
 		}
@@ -229,7 +229,7 @@ func TestPurgeKeys(t *testing.T) {
 		}
 	}
 	// A purged key is free again, for another call too.
-	tx := b.begin(t)
+	tx := b.Begin()
 	if got := b.claim(t, tx, "old", [32]byte{9}); got.err != nil || got.answer != nil {
 		t.Errorf("a purged key: %+v", got)
 	}

@@ -16,12 +16,12 @@ func TestCreateKeyTxCountsAll(t *testing.T) {
 	for level, want := range map[pgx.TxIsoLevel]error{
 		pgx.ReadCommitted: tenants.ErrTooManyKeys, pgx.RepeatableRead: tenants.ErrIsolation, pgx.Serializable: tenants.ErrIsolation,
 	} {
-		b := newBundle(t)
-		err := pgx.BeginTxFunc(t.Context(), b.pool, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
+		b := newFixture(t)
+		err := pgx.BeginTxFunc(t.Context(), b.DB, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(t.Context(), `SELECT 1`); err != nil {
 				return err
 			}
-			_, err := b.pool.Exec(t.Context(), `
+			_, err := b.DB.Exec(t.Context(), `
 				INSERT INTO api_keys (tenant_id, key_id, name, prefix, hash, scopes)
 				SELECT $1, gen_random_uuid(), 'n', 'hf_', decode(md5(n::text), 'hex'), '{cart}'
 				FROM generate_series(1, $2::int) AS n`, b.tenant.TenantID, tenants.MaxKeys)

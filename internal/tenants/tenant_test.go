@@ -14,24 +14,24 @@ import (
 
 func TestEnsureFindsWhatItMade(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	again := b.ensure(t, b.tenant.Name)
 	if again != b.tenant || again.TenantID == b.other.TenantID {
 		t.Errorf("got %+v, then %+v", b.tenant, again)
 	}
-	if n := b.count(t, `SELECT count(*) FROM tenants`); n != 2 {
+	if n := b.Int(`SELECT count(*) FROM tenants`); n != 2 {
 		t.Errorf("%d tenants, want 2", n)
 	}
 }
 
 func TestEnsureByManyAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	var g errgroup.Group
 	ids := make([]uuid.UUID, 20)
 	for i := range ids {
 		g.Go(func() error {
-			tenant, err := tenants.Ensure(t.Context(), b.pool, "everybody's")
+			tenant, err := tenants.Ensure(t.Context(), b.DB, "everybody's")
 			ids[i] = tenant.TenantID
 			return err
 		})
@@ -44,36 +44,36 @@ func TestEnsureByManyAtOnce(t *testing.T) {
 			t.Errorf("ids %s and %s for one name", ids[0], id)
 		}
 	}
-	if n := b.count(t, `SELECT count(*) FROM tenants WHERE name = 'everybody''s'`); n != 1 {
+	if n := b.Int(`SELECT count(*) FROM tenants WHERE name = 'everybody''s'`); n != 1 {
 		t.Errorf("%d rows for one name", n)
 	}
 }
 
 func TestFindMakesNone(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
-	found, err := tenants.Find(t.Context(), b.pool, b.tenant.Name)
+	b := newFixture(t)
+	found, err := tenants.Find(t.Context(), b.DB, b.tenant.Name)
 	if err != nil || found != b.tenant {
 		t.Errorf("got %+v, %v; want %+v", found, err, b.tenant)
 	}
 	for _, name := range []string{"rolls and bun", "", strings.Repeat("ü", 129)} {
-		if _, err := tenants.Find(t.Context(), b.pool, name); !errors.Is(err, tenants.ErrUnknownTenant) {
+		if _, err := tenants.Find(t.Context(), b.DB, name); !errors.Is(err, tenants.ErrUnknownTenant) {
 			t.Errorf("%q: %v, want ErrUnknownTenant", name, err)
 		}
 	}
-	if n := b.count(t, `SELECT count(*) FROM tenants`); n != 2 {
+	if n := b.Int(`SELECT count(*) FROM tenants`); n != 2 {
 		t.Errorf("%d tenants, want 2", n)
 	}
 }
 
 func TestListPages(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	third := b.ensure(t, "milk, skimmed")
 	want := [][]tenants.Tenant{{third, b.tenant}, {b.other}}
 	after := ""
 	for _, page := range want {
-		got, err := tenants.List(t.Context(), b.pool, after, 2)
+		got, err := tenants.List(t.Context(), b.DB, after, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,13 +95,13 @@ var badText = map[string]string{
 
 func TestEnsureRefusesBadNames(t *testing.T) {
 	t.Parallel()
-	b := newBundle(t)
+	b := newFixture(t)
 	for why, name := range badText {
-		_, err := tenants.Ensure(t.Context(), b.pool, name)
+		_, err := tenants.Ensure(t.Context(), b.DB, name)
 		wantInvalid(t, why, err, "name")
 	}
 	b.ensure(t, strings.Repeat("ü", 128))
-	if n := b.count(t, `SELECT count(*) FROM tenants`); n != 3 {
+	if n := b.Int(`SELECT count(*) FROM tenants`); n != 3 {
 		t.Errorf("%d tenants, want 3", n)
 	}
 }

@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/internal/lanes"
-	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -19,7 +17,7 @@ import (
 func TestBrokenSlotsLeaveProbesToOthers(t *testing.T) {
 	t.Parallel()
 	const broken, good = 10, 3
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	for i := range broken {
 		b.Stock(fmt.Sprint("broken-", i), 1000)
 	}
@@ -29,14 +27,14 @@ func TestBrokenSlotsLeaveProbesToOthers(t *testing.T) {
 		b.Submit(fmt.Sprint("cart-", i), fmt.Sprint("broken-", i%broken), 1)
 	}
 	b.Run(b.Lane(queues.LaneConfig{TickEvery: 200 * time.Millisecond}))
-	b.Eventually("the breaker is open", func() bool {
+	b.Until("the breaker is open", func() bool {
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'processing'`) >= 12
 	})
 	for i := range good { // without probes of its own the slot waits for minutes
 		r := b.Submit(fmt.Sprint("good-", i), "good", 1)
-		b.Eventually("a request of another variant is decided", func() bool { return b.Get(r).Status == requests.Done })
+		b.Until("a request of another variant is decided", func() bool { return b.Get(r).Status == requests.Done })
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // The breaker of a variant that moves to the hot lane stops the slot that
@@ -44,7 +42,7 @@ func TestBrokenSlotsLeaveProbesToOthers(t *testing.T) {
 // queued.
 func TestBreakerOfMovingVariant(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("first", 1000) // has slot 0, the number of the normal lane's stream
 	b.Exec(`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, 'broken', 1000)`, b.Tenant)
 	b.Exec(`ALTER TABLE reservations ADD CONSTRAINT wrong CHECK (resource_key <> 'broken') NOT VALID`)
@@ -52,12 +50,12 @@ func TestBreakerOfMovingVariant(t *testing.T) {
 	for i := range asked {
 		b.Submit(fmt.Sprint("cart-", i), "broken", 1)
 	}
-	pgtest.Must(t, lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "broken"))
+	b.Pin("broken")
 	if slot := b.Int(`SELECT slot FROM hot_variants WHERE variant_id = 'broken'`); slot == 0 {
 		t.Fatal("the moving variant has slot 0")
 	}
 	lane := b.Lane(queues.LaneConfig{})
-	b.Eventually("the breaker has opened, and probes have failed", func() bool {
+	b.Until("the breaker has opened, and probes have failed", func() bool {
 		b.Tick(lane) // drains the slot until nothing is left, unless its breaker is open
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'processing'`) >= 9
 	})

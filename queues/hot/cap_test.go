@@ -7,8 +7,7 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -16,7 +15,7 @@ import (
 // another drain of the lane.
 func TestWaitingDrainDoesNotLockTheCap(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 10)
 	b.Stock("sock", 10)
 	limit := int32(1000)
@@ -42,5 +41,5 @@ func TestWaitingDrainDoesNotLockTheCap(t *testing.T) {
 	b.Want(shoe, requests.Done, "")
 	b.Tick(lane)
 	b.Want(sock, requests.Done, "")
-	b.Sound()
+	b.CheckInvariants()
 }

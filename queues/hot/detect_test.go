@@ -16,17 +16,16 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/signals"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// watched is a bench with a detector. The test calls its passes, and writes its
+// watched is a fixture with a detector. The test calls its passes, and writes its
 // signals as rows.
 type watched struct {
-	*queuestest.Bench
+	*testkit.Fixture
 	detector *hot.Detector
 	ranAt    int64 // when the last pass ran, in microseconds of the database's clock
 }
@@ -35,13 +34,13 @@ const nowSQL = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 
 func newWatched(t *testing.T, config hot.DetectorConfig) *watched {
 	t.Helper()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	config.PromoteRate = 100
 	d, err := hot.NewDetector(b.DB, b.Inserter, discard, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &watched{Bench: b, detector: d, ranAt: b.Int(nowSQL)}
+	return &watched{Fixture: b, detector: d, ranAt: b.Int(nowSQL)}
 }
 
 // arrives records the rate that a process counts for a variant, for a tenant if
@@ -198,7 +197,7 @@ func TestComesAndGoes(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	lane := w.HotLane(queues.LaneConfig{})
-	w.Eventually("it has left the lane", func() bool {
+	w.Until("it has left the lane", func() bool {
 		w.Tick(lane)
 		return w.Int(`SELECT count(*) FROM hot_variants`) == 0
 	})
@@ -243,8 +242,8 @@ func TestDepthPromotes(t *testing.T) {
 	lane := w.HotLane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: 7}})
 	w.Tick(lane)
 	w.Tick(w.Lane(queues.LaneConfig{}))
-	w.InOrder("shoe")
-	w.Sound()
+	w.CheckOrder("shoe")
+	w.CheckInvariants()
 	if n := w.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`); n != 0 {
 		t.Errorf("%d requests are left", n)
 	}
@@ -279,9 +278,7 @@ func TestOperatorComesFirst(t *testing.T) {
 	}
 	w.Exec(`UPDATE inventory_stocks SET lane = 'normal' WHERE variant_id = 'normal'`)
 	w.Exec(`UPDATE inventory_stocks SET tracked = false WHERE variant_id = 'digital'`)
-	if err := lanes.Pin(t.Context(), w.DB, w.Inserter, w.Tenant, "pinned"); err != nil {
-		t.Fatal(err)
-	}
+	w.Pin("pinned")
 	w.makeHot(500, "normal", "digital", "unknown", "turned")
 	w.wants("pinned", "turned")
 	w.Exec(`UPDATE inventory_stocks SET lane = 'normal' WHERE variant_id = 'turned'`)
@@ -436,7 +433,7 @@ func TestDetectorDies(t *testing.T) {
 	if records := w.history("shoe"); len(records) != 0 {
 		t.Errorf("recorded a move that was rolled back: %+v", records)
 	}
-	w.Eventually("the server has released its locks", func() bool {
+	w.Until("the server has released its locks", func() bool {
 		done, err := w.detector.RunOnce(t.Context())
 		return err != nil || done.Ran
 	})

@@ -11,9 +11,8 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -21,7 +20,7 @@ import (
 // and callers that do not request a hot variant, "shoe", and one that moves
 // between the lanes, "sock".
 type crossing struct {
-	b       *queuestest.Bench
+	b       *testkit.Fixture
 	intakes [2]*admission.Intake
 	decided func() int64 // the number of requests decided as they were admitted
 	isHot   map[string]*atomic.Bool
@@ -29,12 +28,12 @@ type crossing struct {
 
 func newCrossing(t *testing.T) *crossing {
 	t.Helper()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	c := &crossing{b: b, isHot: map[string]*atomic.Bool{"shoe": {}, "sock": {}}}
 	b.Stock("shoe", 0)
 	b.Stock("sock", 0)
 	c.pin(t, "shoe")
-	var deciders [2]*queuestest.Decider
+	var deciders [2]*testkit.Decider
 	for i := range c.intakes {
 		deciders[i] = b.NewDecider(queues.DrainConfig{})
 		c.intakes[i] = b.Intake(admission.IntakeConfig{Decider: deciders[i], GroupMax: 6, QueueMax: 1000})
@@ -74,13 +73,13 @@ func (c *crossing) round(t *testing.T, seed uint64) map[string]*history {
 		})
 	}
 	c.pin(t, "sock")
-	c.b.Eventually("the variant is hot", func() bool { return c.b.Int(`SELECT count(*) FROM hot_variants WHERE state <> 'hot'`) == 0 })
+	c.b.Until("the variant is hot", func() bool { return c.b.Int(`SELECT count(*) FROM hot_variants WHERE state <> 'hot'`) == 0 })
 	c.isHot["sock"].Store(false)
 	if err := lanes.Unpin(t.Context(), c.b.DB, c.b.Inserter, c.b.Tenant, "sock"); err != nil {
 		t.Error(err)
 	}
 	callers.Wait()
-	c.b.Eventually("all are decided, and the move is over", func() bool {
+	c.b.Until("all are decided, and the move is over", func() bool {
 		return c.b.Int(`SELECT (SELECT count(*) FROM reservation_requests WHERE status = 'queued') + (SELECT count(*) FROM hot_variants WHERE state <> 'hot')`) == 0
 	})
 	return logs
@@ -108,7 +107,7 @@ func TestOrderOfDirectDecisions(t *testing.T) {
 	t.Parallel()
 	c := newCrossing(t)
 	defer c.b.Work(ofBothKinds(c.b, 3)...)()
-	seeds := queuestest.Seeds(4)
+	seeds := testkit.Seeds(4)
 	decided, pairs := c.decided(), map[string]int{}
 	for _, seed := range seeds {
 		logs := c.round(t, seed)
@@ -126,5 +125,5 @@ func TestOrderOfDirectDecisions(t *testing.T) {
 	if decided == 0 || queued == 0 || pairs["shoe"] == 0 || pairs["sock"] == 0 {
 		t.Error("one path, or one variant, was not compared")
 	}
-	c.b.Sound()
+	c.b.CheckInvariants()
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // BenchmarkDrain decides requests for one hot variant: with enough stock at
@@ -24,20 +23,20 @@ func BenchmarkDrain(b *testing.B) {
 		soldOut bool
 	}{{1, false}, {100, false}, {2000, false}, {2000, true}} {
 		b.Run(fmt.Sprintf("group=%d/sold-out=%t", c.size, c.soldOut), func(b *testing.B) {
-			bench := queuestest.New(b, lanes.Hot, hot.NewLane)
+			fixture := testkit.New(b, lanes.Hot)
 			held := b.N
 			if c.soldOut {
 				held = 0
 			}
-			bench.Stock("shoe", held)
-			lane := bench.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: c.size}})
-			bench.Tick(lane)
-			admitMany(b, bench, b.N)
+			fixture.Stock("shoe", held)
+			lane := fixture.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: c.size}})
+			fixture.Tick(lane)
+			admitMany(b, fixture, b.N)
 			b.ResetTimer()
-			bench.Tick(lane)
+			fixture.Tick(lane)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decided/s")
 			b.StopTimer()
-			if n := bench.Int(`SELECT count(*) FROM reservations WHERE status = 'held'`); n != int64(held) {
+			if n := fixture.Int(`SELECT count(*) FROM reservations WHERE status = 'held'`); n != int64(held) {
 				b.Fatalf("%d holds, want %d", n, held)
 			}
 		})
@@ -45,16 +44,16 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 // admitMany queues n requests for the shoe in the hot lane.
-func admitMany(b *testing.B, bench *queuestest.Bench, n int) {
+func admitMany(b *testing.B, fixture *testkit.Fixture, n int) {
 	b.Helper()
-	in := bench.Intake(admission.IntakeConfig{DepthMax: 1 << 30, TenantSharePercent: 100})
+	in := fixture.Intake(admission.IntakeConfig{DepthMax: 1 << 30, TenantSharePercent: 100})
 	var callers sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(n))
 	for range 512 {
 		callers.Go(func() {
 			for i := left.Add(-1); i >= 0; i = left.Add(-1) {
-				s := requestrows.Submission{TenantID: bench.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1}
+				s := requestrows.Submission{TenantID: fixture.Tenant, CartID: fmt.Sprint("cart-", i), VariantID: "shoe", Quantity: 1}
 				if _, err := in.Submit(context.Background(), s); err != nil {
 					b.Error(err)
 					return

@@ -6,8 +6,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // Requests arrive in rounds, the holds of each round are due when the next
@@ -16,7 +15,7 @@ import (
 // meanwhile.
 func TestDrainExpiresItsVariants(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	const round, backlog = 40, 3000
 	b.Stock("shoe", 1_000_000)
 	lane := b.Lane(queues.LaneConfig{})

@@ -9,24 +9,26 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
+
+// discard is the log of the lanes in these tests.
+var discard = slog.New(slog.DiscardHandler)
 
 // While a transaction that admits a request is open, a variant cannot finish
 // leaving the hot lane. Its requests are admitted to the normal lane, and the
 // hot slot that decides them is woken. No tick decides anything.
 func TestLeavingVariantIsWoken(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 100)
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	withoutTicks := queues.LaneConfig{TickEvery: time.Hour}
@@ -50,14 +52,14 @@ func TestLeavingVariantIsWoken(t *testing.T) {
 		if r.Lane != lanes.Normal {
 			t.Fatalf("the request was admitted to the %s lane, want the normal lane", r.Lane)
 		}
-		b.Eventually("the request is decided", func() bool { return b.Get(r).Status == requests.Done })
+		b.Until("the request is decided", func() bool { return b.Get(r).Status == requests.Done })
 	}
 	if n := b.Int(leavingSQL); n != 1 {
 		t.Error("the variant has left, so the test proves nothing")
 	}
 	commit()
 	b.Tick(b.Lane(queues.LaneConfig{}))
-	b.Sound()
+	b.CheckInvariants()
 }
 
 const leavingSQL = `SELECT count(*) FROM hot_variants WHERE state = 'leaving'`
@@ -80,11 +82,10 @@ func (p *lateClaims) ClaimTx(ctx context.Context, tx pgx.Tx, lease queues.Lease,
 func TestEndOfMoveIsNotified(t *testing.T) {
 	t.Parallel()
 	policy := &lateClaims{claimed: func() {}}
-	b := queuestest.New(t, lanes.Hot, func(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*queues.Lane, error) {
-		return queues.NewLane(db, log, lanes.Hot, policy, config)
-	})
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 100)
-	lane := b.Lane(queues.LaneConfig{})
+	lane, err := queues.NewLane(b.DB, discard, lanes.Hot, policy, queues.LaneConfig{})
+	b.Must(err)
 	b.Tick(lane)
 	parallel, err := normal.NewLane(b.DB, discard, queues.LaneConfig{TickEvery: time.Hour})
 	if err != nil {
@@ -96,7 +97,7 @@ func TestEndOfMoveIsNotified(t *testing.T) {
 	ended.Go(func() { _ = queues.Listen(listening, b.DB, discard, parallel) })
 	defer ended.Wait()
 	defer stop()
-	b.Eventually("the lane listens", func() bool {
+	b.Until("the lane listens", func() bool {
 		return b.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN holdfast_wake' AND state = 'idle'`) == 1
 	})
 	if err := lanes.Unpin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"); err != nil {
@@ -105,12 +106,17 @@ func TestEndOfMoveIsNotified(t *testing.T) {
 	var late []requests.Request
 	policy.claimed = func() {
 		if b.Int(leavingSQL) == 1 {
-			late = append(late, b.Insert("late"))
+			s := requestrows.Submission{TenantID: b.Tenant, RequestID: requestrows.NewID(), CartID: "late", VariantID: "shoe", Quantity: 1}
+			tx := b.Begin()
+			inserted, err := requestrows.Insertion{Group: []requestrows.Submission{s}}.InsertTx(t.Context(), tx) // without a wake
+			b.Must(err)
+			b.Must(tx.Commit(t.Context()))
+			late = append(late, inserted.Results[s.Ref()].View.Request)
 		}
 	}
-	b.Eventually("the variant has left", func() bool { b.Tick(lane); return b.Int(leavingSQL) == 0 })
+	b.Until("the variant has left", func() bool { b.Tick(lane); return b.Int(leavingSQL) == 0 })
 	for _, r := range late {
-		b.Eventually("the request is decided", func() bool { return b.Get(r).Status == requests.Done })
+		b.Until("the request is decided", func() bool { return b.Get(r).Status == requests.Done })
 	}
-	b.Sound()
+	b.CheckInvariants()
 }

@@ -97,7 +97,7 @@ func TestMovesUnderLoad(t *testing.T) {
 	directing.Go(func() { w.direct(ctx, variants, &promoted, &demoted) })
 	defer directing.Wait()
 	defer stop()
-	stopWork := w.Work(ofBothKinds(w.Bench, 5)...)
+	stopWork := w.Work(ofBothKinds(w.Fixture, 5)...)
 	defer stopWork()
 	for c := range carts {
 		callers.Go(func() {
@@ -107,7 +107,7 @@ func TestMovesUnderLoad(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	w.Eventually("nothing is queued", func() bool {
+	w.Until("nothing is queued", func() bool {
 		return w.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`) == 0
 	})
 	stop()
@@ -119,8 +119,8 @@ func TestMovesUnderLoad(t *testing.T) {
 	if n, moved := w.Int(`SELECT count(*) FROM audit_log WHERE action LIKE 'lane.%'`), promoted.Load()+demoted.Load(); n < moved {
 		t.Errorf("%d records of %d moves", n, moved) // more if a pass died after its commit
 	}
-	w.Sound()
-	all := outcomes(t, w.Bench)
+	w.CheckInvariants()
+	all := outcomes(t, w.Fixture)
 	if len(all) != len(front.calls) {
 		t.Errorf("%d of %d requests are decided", len(all), len(front.calls))
 	}

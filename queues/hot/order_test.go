@@ -13,10 +13,9 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/queues/hot"
-	"github.com/holdfast/holdfast/queues/normal"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -24,7 +23,7 @@ import (
 // request is decided, and after the drain has ended the order is unchanged.
 func TestOwnerStalls(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 3)
 	b.Tick(b.Lane(queues.LaneConfig{})) // the move ends
 	early := b.Submit("a", "shoe", 2)
@@ -51,7 +50,7 @@ func TestOwnerStalls(t *testing.T) {
 	b.Tick(lane)
 	b.Want(early, requests.Done, "")
 	b.Want(late, requests.Failed, requests.OutOfStock)
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // While a variant moves back and forth between the lanes under load, no request
@@ -59,7 +58,7 @@ func TestOwnerStalls(t *testing.T) {
 // sent is decided before that one.
 func TestOrderWhileMoving(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 1_000_000)
 	in := b.Intake(admission.IntakeConfig{GroupMax: 5, QueueMax: 1000, Committers: 4})
 	stop := b.Work(ofBothKinds(b, 3)...)
@@ -97,15 +96,15 @@ func TestOrderWhileMoving(t *testing.T) {
 	if n := b.Int(`SELECT count(*) FROM reservations`); n != 480 {
 		t.Errorf("%d holds, want 480", n)
 	}
-	b.Sound()
+	b.CheckInvariants()
 	if log.mustNotOvertake(t, outcomes(t, b)) == 0 {
 		t.Error("no call was sent after another one was answered, so the test proves nothing")
 	}
 }
 
-// ofBothKinds returns two hot lanes and two of the bench's kind, as in two
+// ofBothKinds returns two hot lanes and two of the fixture's kind, as in two
 // processes.
-func ofBothKinds(b *queuestest.Bench, batch int) (both []*queues.Lane) {
+func ofBothKinds(b *testkit.Fixture, batch int) (both []*queues.Lane) {
 	b.TB.Helper()
 	config := queues.LaneConfig{DrainConfig: queues.DrainConfig{Batch: batch}}
 	for range 2 {
@@ -116,7 +115,7 @@ func ofBothKinds(b *queuestest.Bench, batch int) (both []*queues.Lane) {
 
 // waitForHot waits until the variant has been hot for a while, in which ten
 // requests were decided.
-func waitForHot(t *testing.T, b *queuestest.Bench) {
+func waitForHot(t *testing.T, b *testkit.Fixture) {
 	t.Helper()
 	start := b.Int(`SELECT count(*) FROM reservation_requests`)
 	for b.Int(`SELECT count(*) FROM reservation_requests`) < min(start+60, 480) && !t.Failed() {
@@ -161,7 +160,7 @@ type outcome struct {
 
 // outcomes returns the outcomes of all requests. Their order is the order of
 // the audit ids, which are drawn under the stock's lock.
-func outcomes(t *testing.T, b *queuestest.Bench) map[uuid.UUID]outcome {
+func outcomes(t *testing.T, b *testkit.Fixture) map[uuid.UUID]outcome {
 	t.Helper()
 	rows, err := b.DB.Query(t.Context(), `SELECT target_id, audit_id, action = 'reservation.held' FROM audit_log WHERE action IN ('reservation.held', 'request.failed')`)
 	if err != nil {
@@ -205,7 +204,7 @@ func (h *history) mustNotOvertake(t *testing.T, all map[uuid.UUID]outcome) (pair
 // whichever caller sent them.
 func TestStrictOrder(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 100)
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	in := b.Intake(admission.IntakeConfig{GroupMax: 4, QueueMax: 1000, Committers: 4})
@@ -231,7 +230,7 @@ func TestStrictOrder(t *testing.T) {
 	if n := b.Int(`SELECT count(*) FROM reservations`); n != 100 {
 		t.Errorf("%d holds, want 100", n)
 	}
-	b.Sound()
+	b.CheckInvariants()
 	if log.mustNotOvertake(t, outcomes(t, b)) == 0 {
 		t.Error("no call was sent after another one was answered, so the test proves nothing")
 	}

@@ -10,9 +10,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 )
 
 // Plans that were made while all tables were empty would read whole tables.
@@ -20,7 +19,7 @@ import (
 // they need once the tables are large.
 func TestPlansAreReplaced(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Exec(`VACUUM (ANALYZE)`)
 	config := b.DB.Config()
 	pg.ForceGenericPlans(config)
@@ -72,7 +71,7 @@ func TestPlansAreReplaced(t *testing.T) {
 			[]string{"inventory_stocks", "reservation_requests", "reservations", "idempotency_keys"})
 	}
 	next := 1
-	b.Eventually(fmt.Sprintf("more than one row per request and far fewer than a table's %d are read to admit and decide 20 requests", many), func() bool {
+	b.Until(fmt.Sprintf("more than one row per request and far fewer than a table's %d are read to admit and decide 20 requests", many), func() bool {
 		before := read()
 		decide(next, next+10)
 		next += 10

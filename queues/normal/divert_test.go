@@ -10,8 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -22,11 +21,11 @@ const (
 	diverted = 1
 )
 
-func divert(b *queuestest.Bench) {
+func divert(b *testkit.Fixture) {
 	b.Exec(`INSERT INTO diverted_tenants (tenant_id, slot, why) VALUES ($1, $2, 'test')`, b.Tenant, diverted)
 }
 
-func restore(b *queuestest.Bench) {
+func restore(b *testkit.Fixture) {
 	b.Exec(`DELETE FROM diverted_tenants`)
 }
 
@@ -34,13 +33,13 @@ func restore(b *queuestest.Bench) {
 // tenant is diverted and restored, whichever stream is drained first.
 func TestDivertedKeepsCartOrder(t *testing.T) {
 	t.Parallel()
-	for name, routes := range map[string][]func(*queuestest.Bench){
+	for name, routes := range map[string][]func(*testkit.Fixture){
 		"diverted": {restore, divert},
 		"restored": {divert, restore},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := queuestest.New(t, lanes.Normal, normal.NewLane)
+			b := testkit.New(t, lanes.Normal)
 			b.Stock("shoe", 2)
 			lane := b.Lane(queues.LaneConfig{ServeFor: 20 * time.Millisecond})
 			routes[0](b)
@@ -61,7 +60,7 @@ func TestDivertedKeepsCartOrder(t *testing.T) {
 			b.Tick(lane)
 			b.Want(early, requests.Done, "")
 			b.Want(late, requests.Failed, requests.OutOfStock)
-			b.Sound()
+			b.CheckInvariants()
 		})
 	}
 }
@@ -71,7 +70,7 @@ func TestDivertedKeepsCartOrder(t *testing.T) {
 func TestDivertedLeavesNeighboursAlone(t *testing.T) {
 	t.Parallel()
 	const flood = 300
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", flood)
 	divert(b)
 	for i := range flood {
@@ -102,22 +101,20 @@ func TestDivertedLeavesNeighboursAlone(t *testing.T) {
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`); n != 0 {
 		t.Errorf("%d are left", n)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // When a variant moves to the hot lane, its requests move with it, from every
 // stream.
 func TestPinnedOutOfBothStreams(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 3)
 	divert(b)
 	first := b.Submit("a", "shoe", 1)
 	restore(b)
 	second := b.Submit("b", "shoe", 2)
-	if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"); err != nil {
-		t.Fatal(err)
-	}
+	b.Pin("shoe")
 	third := b.Submit("c", "shoe", 1)
 	if report := b.Tick(b.Lane(queues.LaneConfig{})); report.Claimed != 0 {
 		t.Errorf("the normal lane claimed %d requests of a variant on its way out", report.Claimed)
@@ -127,9 +124,9 @@ func TestPinnedOutOfBothStreams(t *testing.T) {
 	b.Want(first, requests.Done, "")
 	b.Want(second, requests.Done, "")
 	b.Want(third, requests.Failed, requests.OutOfStock)
-	b.Eventually("the move is over", func() bool {
+	b.Until("the move is over", func() bool {
 		b.Tick(lane)
 		return b.Int(`SELECT count(*) FROM hot_variants WHERE state = 'hot'`) > 0
 	})
-	b.Sound()
+	b.CheckInvariants()
 }

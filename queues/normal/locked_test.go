@@ -11,9 +11,8 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/normal"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -22,7 +21,7 @@ import (
 // transaction ends, those of a cart in their order.
 func TestLockedStockIsSkipped(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 2)
 	b.Stock("sock", 10)
 	lane := b.Lane(queues.LaneConfig{ServeFor: 50 * time.Millisecond, TickEvery: 50 * time.Millisecond})
@@ -40,17 +39,17 @@ func TestLockedStockIsSkipped(t *testing.T) {
 		t.Errorf("an attempt was counted for %d requests", n)
 	}
 	checkout.Release()
-	b.Until(lane, second)
+	b.TickUntil(lane, second)
 	b.Want(first, requests.Done, "")
 	b.Want(second, requests.Failed, requests.OutOfStock)
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // After some tries a drain waits for a stock that consecutive transactions keep
 // locked. Other requests are decided meanwhile.
 func TestLockedStockIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Stock("shoe", 2)
 	b.Stock("sock", 1000)
 	checkout := b.LockStock("shoe")
@@ -59,7 +58,7 @@ func TestLockedStockIsWaitedFor(t *testing.T) {
 	b.Run(lane)
 	b.Blocked() // a drain waits for the lock
 	other := b.Submit("b", "sock", 1)
-	b.Eventually("another request is decided meanwhile", func() bool { return b.Get(other).Status == requests.Done })
+	b.Until("another request is decided meanwhile", func() bool { return b.Get(other).Status == requests.Done })
 	b.Want(starved, requests.Queued, "")
 	next := make(chan error, 1)
 	go func() { // waits for the lock behind the drain
@@ -72,8 +71,8 @@ func TestLockedStockIsWaitedFor(t *testing.T) {
 	if err := <-next; err != nil {
 		t.Fatal(err)
 	}
-	b.Eventually("the starved request is decided", func() bool { return b.Get(starved).Status == requests.Done })
-	b.Sound()
+	b.Until("the starved request is decided", func() bool { return b.Get(starved).Status == requests.Done })
+	b.CheckInvariants()
 }
 
 // More stocks are locked than the number of variants that a process leaves out.
@@ -83,7 +82,7 @@ func TestLockedStockIsWaitedFor(t *testing.T) {
 func TestManyLockedStocks(t *testing.T) {
 	t.Parallel()
 	const variants = 1020
-	b := queuestest.New(t, lanes.Normal, normal.NewLane)
+	b := testkit.New(t, lanes.Normal)
 	b.Exec(`
 		INSERT INTO inventory_stocks (tenant_id, variant_id, stock)
 		SELECT $1, 'locked-' || n, 1 FROM generate_series(1, $2::integer) AS n`, b.Tenant, variants)
@@ -105,17 +104,17 @@ func TestManyLockedStocks(t *testing.T) {
 	for i := range 5 {
 		free := b.Submit(fmt.Sprint("free-", i), "free", 1)
 		lane.Wake(free.Slot)
-		b.Eventually("a request for a free stock is decided", func() bool { return b.Get(free).Status == requests.Done })
+		b.Until("a request for a free stock is decided", func() bool { return b.Get(free).Status == requests.Done })
 	}
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'queued'`); n != variants {
 		t.Errorf("%d requests are queued, want the %d whose stocks are locked", n, variants)
 	}
 	checkout.Release()
-	b.Eventually("all are decided", func() bool {
+	b.Until("all are decided", func() bool {
 		return b.Int(`SELECT count(*) FROM reservation_requests WHERE status = 'done'`) == variants+5
 	})
 	if n := b.Int(`SELECT count(*) FROM reservation_requests WHERE attempts > 0`); n != 0 {
 		t.Errorf("an attempt was counted for %d requests", n)
 	}
-	b.Sound()
+	b.CheckInvariants()
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
-	"github.com/holdfast/holdfast/internal/queuestest"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/queues/hot"
+	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
 
@@ -26,11 +25,11 @@ const setBack = `SELECT setval('reservation_requests_sequence_seq', 1), setval('
 // restore are decided before a later one.
 func TestRestoredWithoutSequences(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shirt", 8)
 	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
 	for _, cart := range []string{"first", "second"} {
-		b.Until(lane, b.Submit(cart, "shirt", 1))
+		b.TickUntil(lane, b.Submit(cart, "shirt", 1))
 	}
 	var earlier []requests.Request
 	for i := range 6 {
@@ -53,19 +52,19 @@ func TestRestoredWithoutSequences(t *testing.T) {
 		t.Errorf("%d sequences are logged as raised, want 2:\n%s", n, log)
 	}
 	later := b.Submit("later", "shirt", 1)
-	b.Until(lane, later)
+	b.TickUntil(lane, later)
 	for _, r := range earlier {
 		b.Want(r, requests.Done, "")
 	}
 	b.Want(later, requests.Failed, "out_of_stock")
-	b.Sound()
+	b.CheckInvariants()
 }
 
 // Several programs raise a sequence at once, while others write. No number is
 // drawn twice.
 func TestSequencesAreRaisedOnce(t *testing.T) {
 	t.Parallel()
-	b := queuestest.New(t, lanes.Hot, hot.NewLane)
+	b := testkit.New(t, lanes.Hot)
 	b.Stock("shirt", 1000)
 	for i := range 10 {
 		b.Submit(fmt.Sprint("earlier-", i), "shirt", 1)

@@ -83,15 +83,6 @@ func (p *Process) Signal(signal syscall.Signal) {
 	}
 }
 
-// SignalGroup sends the signal to the process and all its children, as a
-// terminal does.
-func (p *Process) SignalGroup(signal syscall.Signal) {
-	p.t.Helper()
-	if err := syscall.Kill(-p.PID(), signal); err != nil {
-		p.t.Fatalf("send %s to the group: %v", signal, err)
-	}
-}
-
 // Wait waits for the process to end and returns its exit code, -1 if a signal
 // ended it.
 func (p *Process) Wait() int {

@@ -1,6 +1,11 @@
-package programtest
+package programtest_test
 
 import (
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+
 	"encoding/json"
 	"maps"
 	"net"
@@ -9,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
 	"github.com/holdfast/holdfast/internal/pgdev"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
@@ -18,29 +24,57 @@ const (
 	plantedURL      = "postgres://someone:" + plantedPassword + "@127.0.0.1:1/shop"
 )
 
-// BadInput starts the test's program with one invalid variable after another,
+// programs are the programs with arguments that need a database.
+var programs = map[string][][]string{
+	"api": {nil}, "worker": {nil}, "oneshot": {{"drain"}, {"migrate"}}, "holdfast": {{"run"}, {"verify"}},
+}
+
+// TestBadInput starts each program with one invalid variable after another,
 // once for each form of the log. It must exit with 1 and log one ERROR, which
-// names the variable. Its output must not contain a password or key. args are
-// the program's arguments. tool means that the program is holdfast, which
-// writes a line of text instead of that ERROR unless LOG_FORMAT is set.
-func BadInput(t *testing.T, tool bool, args ...string) {
-	t.Helper()
+// names the variable. Its output must not contain a password or key. The tool
+// holdfast writes a line of text instead of that ERROR unless LOG_FORMAT is
+// set.
+func TestBadInput(t *testing.T) {
+	t.Parallel()
 	server := pgtest.StartServer(t, pgdev.Options{})
 	cases := badInputs(t, server.URL("postgres"))
-	if slices.Contains(args, "run") { // run then starts a private Postgres
-		delete(cases, "no database")
-	}
-	for name, c := range cases {
-		for _, format := range []string{"", "json", "cloud"} {
-			if format != "" && c.variable == "LOG_FORMAT" {
-				continue
+	folder := build(t)
+	for program, calls := range programs {
+		for _, args := range calls {
+			for name, c := range cases {
+				if name == "no database" && slices.Contains(args, "run") { // run then starts a private Postgres
+					continue
+				}
+				for _, format := range []string{"", "json", "cloud"} {
+					if format != "" && c.variable == "LOG_FORMAT" {
+						continue
+					}
+					t.Run(strings.Join([]string{program, strings.Join(args, " "), name, format}, "/"), func(t *testing.T) {
+						t.Parallel()
+						text := program == "holdfast" && format == "" && c.variable != "LOG_FORMAT"
+						c.try(t, filepath.Join(folder, program), text, format, args)
+					})
+				}
 			}
-			t.Run(strings.TrimSpace(name+" "+format), func(t *testing.T) {
-				t.Parallel()
-				c.try(t, tool && format == "" && c.variable != "LOG_FORMAT", format, args)
-			})
 		}
 	}
+}
+
+// build builds the programs into a folder, like this test with or without the
+// race detector, so that no package has to be compiled again.
+func build(t *testing.T) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	info, ok := debug.ReadBuildInfo()
+	raced := ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+	args := []string{"build", "-buildvcs=false", "-race=" + strconv.FormatBool(raced), "-o", folder}
+	for program := range programs {
+		args = append(args, "github.com/holdfast/holdfast/cmd/"+program)
+	}
+	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return folder
 }
 
 // badInput is an environment that a program refuses because of one variable.
@@ -97,14 +131,14 @@ func listen(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-func (c badInput) try(t *testing.T, text bool, format string, args []string) {
+func (c badInput) try(t *testing.T, binary string, text bool, format string, args []string) {
 	t.Helper()
 	env := map[string]string{"PORT": "0"}
 	maps.Copy(env, c.env)
 	if format != "" {
 		env["LOG_FORMAT"] = format
 	}
-	process := StartProcess(t, env, args...)
+	process := programtest.StartBinary(t, binary, env, args...)
 	code := process.Wait()
 	waited := strings.Contains(process.Stderr.String(), "the start waits for it")
 	if code != 1 || waited != c.waits {

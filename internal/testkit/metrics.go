@@ -1,4 +1,4 @@
-package queuestest
+package testkit
 
 import (
 	"sync"

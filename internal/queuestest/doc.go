@@ -1,4 +1,0 @@
-// Package queuestest is the suite that both lanes pass. It tests the promises of
-// a drain that do not depend on the order of the requests. Only tests import
-// it.
-package queuestest
