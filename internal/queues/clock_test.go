@@ -124,7 +124,7 @@ func TestPanicIsARowsFault(t *testing.T) {
 	for _, cart := range []string{"a", "b", "bad", "c", "d"} {
 		all = append(all, b.Submit(cart, "shoe", 1))
 	}
-	lane, err := queues.NewLane(b.DB, discard, lanes.Normal, &panics{ClaimPolicy: policies[lanes.Normal]}, queues.LaneConfig{})
+	lane, err := queues.NewLane(b.DB, discard, lanes.Normal, &panics{ClaimPolicy: b.Lane(queues.LaneConfig{}).Policy()}, queues.LaneConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func TestHorizonIsReadUnderTheLease(t *testing.T) {
 			b.Tick(other)
 			var late requests.Request
 			var commit func()
-			drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: policies[lanes.Hot], before: nth(t, 1, locksSlot, func() {
+			drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: b.HotLane(queues.LaneConfig{}).Policy(), before: nth(t, 1, locksSlot, func() {
 				late, commit = b.Open("late")
 				if err := test.move(b); err != nil {
 					t.Error(err)
@@ -162,7 +162,7 @@ func TestMovesAreReadUnderTheLease(t *testing.T) {
 	b.Stock("shoe", 1)
 	first := b.Submit("first", "shoe", 1)
 	var second requests.Request
-	drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: policies[lanes.Hot], before: nth(t, 1, locksSlot, func() {
+	drainOnce(b, lanes.Hot, &steppedPolicy{ClaimPolicy: b.HotLane(queues.LaneConfig{}).Policy(), before: nth(t, 1, locksSlot, func() {
 		if err := lanes.Pin(t.Context(), b.DB, b.Inserter, b.Tenant, "shoe"); err != nil {
 			t.Error(err)
 		}
@@ -200,7 +200,7 @@ func TestAdmissionBetweenTheReadings(t *testing.T) {
 		first := b.Submit("first", "shoe", 1)
 		var late requests.Request
 		var commit func()
-		drainOnce(b, name, &steppedPolicy{ClaimPolicy: policies[name], before: nth(t, 2, "FROM reservation_requests_sequence_seq", func() {
+		drainOnce(b, name, &steppedPolicy{ClaimPolicy: b.Lane(queues.LaneConfig{}).Policy(), before: nth(t, 2, "FROM reservation_requests_sequence_seq", func() {
 			late, commit = b.Open("late")
 		})}, first.Slot)
 		b.Want(first, requests.Done, "")
@@ -220,7 +220,7 @@ func TestAdmissionAfterTheClaim(t *testing.T) {
 		first := b.Submit("first", "shoe", 1)
 		var late requests.Request
 		var admit sync.Once
-		drainOnce(b, name, &steppedPolicy{ClaimPolicy: policies[name], claimed: func() {
+		drainOnce(b, name, &steppedPolicy{ClaimPolicy: b.Lane(queues.LaneConfig{}).Policy(), claimed: func() {
 			admit.Do(func() { late = b.Submit("late", "shoe", 1) })
 		}}, first.Slot)
 		b.Want(first, requests.Done, "")

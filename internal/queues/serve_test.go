@@ -41,8 +41,8 @@ func TestBusySlotIsTriedAgain(t *testing.T) {
 	for name, drained := range map[string]bool{"drained last": true, "never drained": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			policy := &busyPolicy{ClaimPolicy: policies[lanes.Hot]}
 			b := testkit.New(t, lanes.Hot)
+			policy := &busyPolicy{ClaimPolicy: b.Lane(queues.LaneConfig{}).Policy()}
 			b.Stock("shoe", 10)
 			b.Tick(b.Lane(queues.LaneConfig{}))
 			other := b.Begin()
