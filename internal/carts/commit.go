@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/admission"
-	"github.com/holdfast/holdfast/internal/fair"
 	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
@@ -100,7 +99,7 @@ func (g *Groups) notGrouped(ctx context.Context, members []*member) {
 func (g *Groups) requeue(ctx context.Context, queue *groupcommit.Queue[*member], members []*member) {
 	for _, m := range members {
 		m.Requeue()
-		if queue.Join(m.call.TenantID, m) != fair.Joined {
+		if queue.Join(m.call.TenantID, m) != groupcommit.Joined {
 			g.notGrouped(ctx, []*member{m})
 		}
 	}

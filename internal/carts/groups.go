@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/admission"
-	"github.com/holdfast/holdfast/internal/fair"
 	"github.com/holdfast/holdfast/internal/groupcommit"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/requestrows"
@@ -148,11 +147,11 @@ func (g *Groups) Do(ctx context.Context, c Call) (Result, error) {
 	m := &member{call: c}
 	m.Begin(ctx)
 	switch refusal := g.queue.Join(c.TenantID, m); refusal {
-	case fair.Joined:
-	case fair.Closed:
+	case groupcommit.Joined:
+	case groupcommit.Closed:
 		return Result{}, &admission.RefusedError{Why: admission.WhyClosing, RetryAfter: retryAfter}
 	default:
-		return Result{}, &admission.RefusedError{TenantOnly: refusal == fair.TenantFull, Why: admission.WhyQueue, RetryAfter: retryAfter}
+		return Result{}, &admission.RefusedError{TenantOnly: refusal == groupcommit.TenantFull, Why: admission.WhyQueue, RetryAfter: retryAfter}
 	}
 	r, err := m.Wait()
 	switch {

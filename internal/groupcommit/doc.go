@@ -2,8 +2,9 @@
 // group's transaction commits, the next one gathers. No caller waits for a
 // timer, and a lone call is a group of one.
 //
-// An [Engine] has queues that are fair by tenant, each with its committers. A
-// member of a queue embeds a [Call], with which its caller waits. A group whose
+// An [Engine] has queues, each with its committers. A queue is first come, first
+// served within a tenant, and round robin over the tenants. Its length is
+// bounded, in total and per tenant. A member of a queue embeds a [Call], with which its caller waits. A group whose
 // commit fails is split ([Split], [Halves]) until the member that fails is
 // alone. A group that waits for a row which another transaction has locked is
 // split beside the committers ([Engine.Bisect]), and the key of the row is

@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast/holdfast/internal/fair"
 	"github.com/holdfast/holdfast/internal/groupcommit"
 )
 
@@ -73,7 +72,7 @@ func TestRunCommitsWhatIsQueued(t *testing.T) {
 				t.Errorf("member %d returned %d, %v", i, n, err)
 			}
 		}
-		if first.Join(uuid.Nil, newMember(t.Context(), 0)) != fair.Closed || last.Join(uuid.Nil, newMember(t.Context(), 0)) != fair.Closed {
+		if first.Join(uuid.Nil, newMember(t.Context(), 0)) != groupcommit.Closed || last.Join(uuid.Nil, newMember(t.Context(), 0)) != groupcommit.Closed {
 			t.Error("a queue is open")
 		}
 	})

@@ -1,4 +1,4 @@
-package fair
+package groupcommit
 
 import (
 	"slices"
@@ -21,7 +21,7 @@ const (
 	TenantFull
 )
 
-// Queue holds callers until a group takes them: first come, first served within
+// fairQueue holds callers until a group takes them: first come, first served within
 // a tenant, and round robin over the tenants with a quantum of eight callers.
 // So the crowd of one tenant delays a caller of another one by a quantum, not
 // by the length of the whole crowd.
@@ -30,7 +30,7 @@ const (
 // queue as there is capacity left. So one tenant alone fills the limit, and two
 // crowds take a third of the capacity each. A tenant without a caller in the
 // queue can always join.
-type Queue[T any] struct {
+type fairQueue[T any] struct {
 	mu       sync.Mutex
 	filled   sync.Cond
 	capacity int
@@ -54,15 +54,15 @@ func (t *tenantQueue[T]) length() int { return len(t.members) - t.head }
 // wait.
 const quantum = 8
 
-// NewQueue makes a queue whose capacity is twice limit.
-func NewQueue[T any](limit int) *Queue[T] {
-	q := &Queue[T]{capacity: 2 * limit, tenants: make(map[uuid.UUID]*tenantQueue[T])}
+// newFairQueue makes a queue whose capacity is twice limit.
+func newFairQueue[T any](limit int) *fairQueue[T] {
+	q := &fairQueue[T]{capacity: 2 * limit, tenants: make(map[uuid.UUID]*tenantQueue[T])}
 	q.filled.L = &q.mu
 	return q
 }
 
 // Join puts m at the end of its tenant's queue, or reports why it can't.
-func (q *Queue[T]) Join(tenant uuid.UUID, m T) Refusal {
+func (q *fairQueue[T]) Join(tenant uuid.UUID, m T) Refusal {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -94,7 +94,7 @@ func (q *Queue[T]) Join(tenant uuid.UUID, m T) Refusal {
 
 // Take waits until a caller is in the queue and takes up to limit of them; none
 // if the queue is closed and empty.
-func (q *Queue[T]) Take(limit int) []T {
+func (q *fairQueue[T]) Take(limit int) []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.length == 0 && !q.closed {
@@ -120,7 +120,7 @@ func (q *Queue[T]) Take(limit int) []T {
 }
 
 // rotate ends the quantum of served, which is the first of the rotation.
-func (q *Queue[T]) rotate(served *tenantQueue[T]) {
+func (q *fairQueue[T]) rotate(served *tenantQueue[T]) {
 	if served.length() == 0 {
 		served.members, served.head = served.members[:0], 0
 		delete(q.tenants, served.tenant)
@@ -148,7 +148,7 @@ func (q *Queue[T]) rotate(served *tenantQueue[T]) {
 const keptMax = 4096
 
 // Close makes every later Join fail.
-func (q *Queue[T]) Close() {
+func (q *fairQueue[T]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
@@ -156,7 +156,7 @@ func (q *Queue[T]) Close() {
 }
 
 // Len is how many callers are in the queue.
-func (q *Queue[T]) Len() int {
+func (q *fairQueue[T]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.length
