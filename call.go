@@ -31,8 +31,9 @@ type CallOpts struct {
 	// CorrelationID is recorded with what the call does.
 	CorrelationID string
 	// Actor is who makes the call, for the record; the zero value is the system.
+	// A request records the id only, as that of a user.
 	Actor Actor
-	// Reason is why, for the record.
+	// Reason is why, for the record of the calls that are no requests.
 	Reason string
 	// ID is the id of the request or the checkout that the call makes, a UUIDv7;
 	// zero: a new one.
@@ -166,18 +167,20 @@ const attemptsMax = 3
 // unknown, it makes the call again only if that is harmless, because the call
 // has a key or is repeatable.
 func (c *call[T]) run(ctx context.Context) (result T, err error) {
+	var unsure bool // whether an attempt has taken effect
 	for attempt := 1; ; attempt++ {
 		var conflict error
 		var committing bool
 		result, conflict, committing, err = c.try(ctx)
 		silent := !committing && errors.Is(err, context.DeadlineExceeded)
 		unknown := committing && pg.Code(err) == "" && !pg.IsRetryable(err) && !errors.Is(err, pgx.ErrTxCommitRollback)
+		unsure = unsure || unknown
 		again := silent || pg.IsRetryable(err) || unknown && (c.opts.key() != "" || c.repeatable)
 		switch {
 		case err == nil:
 			return result, conflict
 		case again && attempt < attemptsMax && ctx.Err() == nil:
-		case unknown:
+		case unsure:
 			return *new(T), fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 		default:
 			return *new(T), vocabulary(err)

@@ -28,8 +28,6 @@ type (
 	ReleaseReason = reservations.ReleaseReason
 	// Actor is who makes a call: audit.User, audit.Job, audit.System.
 	Actor = audit.Actor
-	// Record is one row of the record: what happened, when, to what, by whom.
-	Record = audit.Record
 )
 
 // Cart returns what a cart holds, its unfinished requests, up to limit of each,

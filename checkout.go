@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/internal/checkouts"
-	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 // CheckoutSaga is a checkout that waits for its payment, or has ended:
@@ -53,7 +52,7 @@ func (t *Tenant) BeginCheckout(ctx context.Context, cart, paymentReference, call
 	refusal := t.client.checkCallback(ctx, callbackURL)
 	leave, err := t.client.steps.Enter(ctx)
 	if err != nil {
-		return CheckoutSaga{}, err
+		return CheckoutSaga{}, vocabulary(err)
 	}
 	defer leave()
 	c := t.beginCheckout(cart, paymentReference, callbackURL, refusal, opts)
@@ -113,7 +112,7 @@ func (t *Tenant) RecordPayment(ctx context.Context, checkoutID uuid.UUID, paid b
 	} else {
 		leave, err := t.client.steps.Enter(ctx)
 		if err != nil {
-			return CheckoutSaga{}, err
+			return CheckoutSaga{}, vocabulary(err)
 		}
 		defer leave()
 	}
@@ -188,14 +187,13 @@ func (t *Tenant) WaitCheckout(ctx context.Context, checkoutID uuid.UUID, timeout
 	if c.checkoutWaiters.Add(1) > checkoutWaitersMax {
 		timeout = 0
 	}
-	waiting, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	defer context.AfterFunc(c.waitsEnd, cancel)()
-	for pause := checkoutPoll; ; pause = min(2*pause, checkoutPollMax) {
+	over := time.NewTimer(timeout)
+	defer over.Stop()
+	for pause, last := checkoutPoll, timeout <= 0; ; pause = min(2*pause, checkoutPollMax) {
 		saga, err := t.GetCheckout(ctx, checkoutID)
-		if err != nil || saga.Status.Ended() || waiting.Err() != nil {
+		if err != nil || saga.Status.Ended() || last {
 			return saga, err
 		}
-		_ = sleep.For(waiting, pause) // then it is read once more
+		last = c.pause(ctx, over.C, pause)
 	}
 }

@@ -40,6 +40,8 @@ type Client struct {
 	tokens   *metered.TokenStore
 	acceptor *wiring.Acceptor // nil: NoIntake
 	worker   *wiring.Worker
+	// maintenance is what RunOnce runs.
+	maintenance *wiring.Maintenance
 
 	mu      sync.Mutex
 	started atomic.Bool // and not stopped
@@ -48,8 +50,8 @@ type Client struct {
 	done    chan struct{}
 	failed  func() // closes done
 
-	waitsEnd        context.Context // ends with EndWaits
-	endWaits        context.CancelFunc
+	waitsEnd        chan struct{} // closed by EndWaits
+	endWaits        func()
 	checkoutWaiters atomic.Int64 // calls of WaitCheckout
 }
 
@@ -66,7 +68,8 @@ func New(pool *pgxpool.Pool, config *Config) (*Client, error) {
 	}
 	c := &Client{db: pool, config: complete, watcher: requestrows.NewWatcher(pool, complete.Log), done: make(chan struct{})}
 	c.failed = sync.OnceFunc(func() { close(c.done) })
-	c.waitsEnd, c.endWaits = context.WithCancel(context.Background())
+	c.waitsEnd = make(chan struct{})
+	c.endWaits = sync.OnceFunc(func() { close(c.waitsEnd) })
 	intake, lanes := cmp.Or(complete.IntakePool, pool), cmp.Or(complete.LanePool, pool)
 	if c.inserter, err = queues.NewWakeInserter(intake); err != nil {
 		return nil, err
@@ -92,7 +95,8 @@ func New(pool *pgxpool.Pool, config *Config) (*Client, error) {
 		return nil, err
 	}
 	callers.inserter.Attach(c.worker.Lanes...)
-	return c, nil
+	c.maintenance, err = wiring.NewMaintenance(pool, *complete.maintenance())
+	return c, err
 }
 
 // Start starts the client's roles and returns. ctx bounds the start only; the
@@ -122,13 +126,25 @@ func (c *Client) Start(ctx context.Context) error {
 	}
 	c.parts = append(c.parts, c.run(running, c.worker.Run))
 	if c.acceptor != nil {
-		watching := c.run(running, c.watcher.Run)
-		context.AfterFunc(c.waitsEnd, watching.stop)
-		c.parts = append(c.parts, watching)
+		c.parts = append(c.parts, c.run(running, c.watch))
 	}
 	c.end = end
 	c.started.Store(true)
 	return nil
+}
+
+// watch lets callers wait for requests until ctx ends or EndWaits is called.
+func (c *Client) watch(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-c.waitsEnd:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	return c.watcher.Run(ctx)
 }
 
 // part is a part of the client that runs.
@@ -154,7 +170,7 @@ func (c *Client) run(ctx context.Context, work func(context.Context) error) *par
 }
 
 // Done is closed when a part of the client has ended with an error, which Stop
-// returns, or when the client is stopped.
+// returns, or when the client that was started is stopped.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
 // StalledLane returns the name of a lane that this client serves and no tick of
@@ -168,9 +184,10 @@ func (c *Client) EndWaits() { c.endWaits() }
 
 // Stop commits the calls that wait in this process, lets the transactions under
 // way end, each for Config.StopTimeout at most, and returns once nothing of the
-// client runs. When ctx ends, it cancels what still runs. A later call has its
-// own transaction. A client that was not started, or was stopped, is left as it
-// is. A stopped client cannot be started again.
+// client runs. When ctx ends, it cancels what it can and returns without waiting
+// for the rest. A later call has its own transaction. A client that was not
+// started, or was stopped, is left as it is. A stopped client cannot be started
+// again.
 func (c *Client) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +199,12 @@ func (c *Client) Stop(ctx context.Context) error {
 	var errs []error
 	for _, p := range c.parts {
 		p.stop()
-		errs = append(errs, <-p.ended)
+		select {
+		case err := <-p.ended:
+			errs = append(errs, err)
+		case <-ctx.Done():
+			errs = append(errs, fmt.Errorf("holdfast: a part of the client has not stopped: %w", ctx.Err()))
+		}
 	}
 	c.failed()
 	return errors.Join(errs...)
@@ -197,11 +219,7 @@ func (c *Client) Stop(ctx context.Context) error {
 // has more. Several processes may run the same pass at once. The report is for
 // encoding/json.
 func (c *Client) RunOnce(ctx context.Context, pass string, within time.Duration) (report any, err error) {
-	m, err := wiring.NewMaintenance(c.db, *c.config.maintenance())
-	if err != nil {
-		return nil, err
-	}
-	return m.RunOnce(ctx, c.worker.Lanes, pass, within)
+	return c.maintenance.RunOnce(ctx, c.worker.Lanes, pass, within)
 }
 
 // Tenant is what one tenant has and does: stocks, carts, checkouts. It is safe

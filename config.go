@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -39,7 +40,7 @@ type Config struct {
 
 	// IntakePool is for the transactions that commit calls in groups, and
 	// LanePool for those that decide requests; default the pool of New. With
-	// pools of their own, many slow reads delay neither.
+	// separate pools, many slow reads delay neither.
 	IntakePool, LanePool *pgxpool.Pool
 
 	// The roles of the process, each on unless it is switched off.
@@ -137,6 +138,9 @@ func (c Config) withDefaults() (_ Config, err error) {
 	}
 	if err := c.Rates.validate(); err != nil {
 		return c, err
+	}
+	if c.MaintenanceByRiver && !c.NoMaintenance && (c.River != nil || c.NoLanes || c.Hot.Off && c.Normal.Off) {
+		return c, errors.New("holdfast: MaintenanceByRiver needs a lane and a River client of the client's own: the passes would not run")
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()

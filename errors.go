@@ -53,6 +53,9 @@ var (
 	// ErrOverLimit means that too many calls or requests of this tenant wait;
 	// see ErrOverloaded.
 	ErrOverLimit = admission.ErrOverLimit
+	// ErrTokenRequired means that the variant requires an admission token and the
+	// call has none (Add, Set, AddUnits, AddAnyUnits).
+	ErrTokenRequired = admission.ErrTokenRequired
 	// ErrOutcomeUnknown means that the connection was lost during the COMMIT. A
 	// call with an idempotency key is safe to repeat (all verbs that write).
 	ErrOutcomeUnknown = admission.ErrOutcomeUnknown
@@ -68,21 +71,25 @@ type (
 	// verb needs. Actual is its status (Commit, Release, ExtendHold).
 	ConflictError = reservations.ConflictError
 	// PaymentConflictError means that the payment does not agree with the
-	// checkout, and has the checkout as it is (RecordPayment).
+	// checkout. Status is the checkout's (RecordPayment).
 	PaymentConflictError = checkouts.ConflictError
 )
 
 // vocabulary gives one name to an error that several packages have.
 func vocabulary(err error) error {
+	if errors.Is(err, inventory.ErrStockRequired) {
+		return fmt.Errorf("%w: %w", &InvalidError{Field: "stock", Message: "is required for a new variant that is tracked"}, err)
+	}
 	for _, same := range []struct {
 		is    error
 		names []error
 	}{
 		{ErrNotFound, []error{requestrows.ErrNotFound, reservations.ErrNotFound, checkouts.ErrNotFound}},
+		{ErrOverloaded, []error{checkouts.ErrBusy}},
 		{ErrKeyReused, []error{requestrows.ErrKeyReused, tenants.ErrKeyReused}},
 	} {
 		for _, name := range same.names {
-			if errors.Is(err, name) {
+			if errors.Is(err, name) && !errors.Is(err, same.is) {
 				return fmt.Errorf("%w: %w", same.is, err)
 			}
 		}

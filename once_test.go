@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/riverqueue/river"
 
 	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/pgtest"
@@ -82,6 +83,33 @@ func TestRatesAreChecked(t *testing.T) {
 	good := holdfast.Rates{Tenant: rate(1, time.Second), Customer: rate(ratelimit.RateLimitMax, ratelimit.RateWindowMax)}
 	if _, err := holdfast.New(db, &holdfast.Config{Rates: good}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A configuration with which no pass would run is refused.
+func TestMaintenanceRuns(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	for _, bad := range []holdfast.Config{
+		{MaintenanceByRiver: true, NoLanes: true}, {MaintenanceByRiver: true, River: &river.Config{}},
+	} {
+		if _, err := holdfast.New(db, &bad); err == nil {
+			t.Errorf("%+v is accepted", bad)
+		}
+	}
+	if _, err := holdfast.New(db, &holdfast.Config{MaintenanceByRiver: true, NoLanes: true, NoMaintenance: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that does not accept requests refuses those that are to be counted.
+func TestMeteredNeedsTheIntake(t *testing.T) {
+	t.Parallel()
+	var config holdfast.Config
+	config.Intake.Metered = true
+	shop := newShop(t, pgtest.New(t), &config, false)
+	if _, err := shop.Add(t.Context(), "ann's", "shirt", 1, nil); !errors.Is(err, holdfast.ErrOverloaded) {
+		t.Errorf("%v, want ErrOverloaded", err)
 	}
 }
 

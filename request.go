@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/requestrows"
-	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/metered"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -110,8 +109,8 @@ func anyUnits(cart, block string, quantity int32, neighbours bool) requestrows.S
 // is a Set if the cart has a later request for the variant. It is counted in no
 // rate and needs no admission token.
 //
-// Errors: ErrNotFound, *requestrows.NotFailedError, *requestrows.RetriedError,
-// requestrows.ErrRetryCancelled, requestrows.ErrRetrySuperseded, and as Add.
+// Errors: ErrNotFound, and as Add. Any other error is why the request is not
+// retried.
 func (t *Tenant) Retry(ctx context.Context, requestID uuid.UUID, opts *CallOpts) (Outcome, error) {
 	reading, cancel := context.WithTimeout(ctx, t.client.config.AttemptTimeout)
 	defer cancel()
@@ -146,8 +145,8 @@ func (t *Tenant) submitTx(ctx context.Context, tx pgx.Tx, s requestrows.Submissi
 	return Outcome{Request: r}, vocabulary(err)
 }
 
-// submit queues a request, and waits for its outcome as long as the call asks
-// for. Once the request is queued, nothing makes the result an error.
+// submit queues a request, and waits for its outcome for CallOpts.Wait. Once the request is queued, nothing makes the result an error, except that of
+// a repetition.
 func (t *Tenant) submit(ctx context.Context, s requestrows.Submission, opts *CallOpts) (Outcome, error) {
 	s, err := t.described(s, opts)
 	if err != nil {
@@ -174,7 +173,7 @@ func (t *Tenant) submit(ctx context.Context, s requestrows.Submission, opts *Cal
 		case err == nil:
 			v = later
 		case info.Replayed:
-			return Outcome{}, err
+			return Outcome{}, vocabulary(err)
 		default:
 			v.Status = requests.Queued // as it was accepted; the caller can read its outcome later
 		}
@@ -191,7 +190,11 @@ func (t *Tenant) submit(ctx context.Context, s requestrows.Submission, opts *Cal
 // the client is started, else in its own.
 func (t *Tenant) admit(ctx context.Context, s requestrows.Submission, opts *CallOpts) (Outcome, error) {
 	c := t.client
-	if !c.accepts() {
+	checked := c.config.Intake.Metered && s.RetryOf == uuid.Nil
+	switch {
+	case !c.accepts() && checked: // nothing here counts the request or spends its token
+		return Outcome{}, fmt.Errorf("%w: the client does not accept metered requests now", ErrOverloaded)
+	case !c.accepts():
 		own := call[Outcome]{tenant: t, repeatable: s.IdempotencyKey != "", do: func(ctx context.Context, tx pgx.Tx) (v Outcome, _, err error) {
 			v.Request, err = admission.SubmitTx(ctx, tx, c.inserter, s)
 			return v, nil, err
@@ -199,7 +202,7 @@ func (t *Tenant) admit(ctx context.Context, s requestrows.Submission, opts *Call
 		return own.run(ctx)
 	}
 	var credentials admission.Credentials
-	if c.config.Intake.Metered && s.RetryOf == uuid.Nil {
+	if checked {
 		credentials.Subject = s.CartID
 		if opts != nil {
 			credentials.Token = metered.ParseToken(opts.AdmissionToken)
@@ -240,15 +243,32 @@ func (t *Tenant) Wait(ctx context.Context, requestID uuid.UUID, timeout time.Dur
 		v, err := c.watcher.Wait(ctx, t.TenantID, requestID, timeout)
 		return v, vocabulary(err)
 	}
-	within, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout+c.config.AttemptTimeout)
 	defer cancel()
-	for {
+	over := time.NewTimer(timeout)
+	defer over.Stop()
+	for last := timeout <= 0; ; {
 		v, err := t.Request(ctx, requestID)
-		if err != nil || v.Status == Done || v.Status == Failed || within.Err() != nil {
+		if err != nil || v.Status.Finished() || last {
 			return v, err
 		}
-		_ = sleep.For(within, pollEvery) // or the time is over
+		last = c.pause(ctx, over.C, pollEvery)
 	}
+}
+
+// pause waits for the given time. It reports whether the wait is over before
+// that: over or ctx has ended, or EndWaits was called.
+func (c *Client) pause(ctx context.Context, over <-chan time.Time, pause time.Duration) (ended bool) {
+	again := time.NewTimer(pause)
+	defer again.Stop()
+	select {
+	case <-again.C:
+		return false
+	case <-over:
+	case <-c.waitsEnd:
+	case <-ctx.Done():
+	}
+	return true
 }
 
 // Observe returns a request when it is finished, or as it is after the pause. It

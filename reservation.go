@@ -76,13 +76,13 @@ func (t *Tenant) ExtendHoldTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, by t
 func (t *Tenant) Reservation(ctx context.Context, id uuid.UUID) (Reservation, error) {
 	r, err := reservations.Get(ctx, t.client.db, t.TenantID, id)
 	if err == nil && r.ResourceKind != inventory.Kind {
-		err = ErrNotFound
+		return Reservation{}, ErrNotFound
 	}
 	return r, vocabulary(err)
 }
 
 // History returns the record of a reservation, a request or a checkout, by its
 // id, oldest first, at most the newest 1,000 rows.
-func (t *Tenant) History(ctx context.Context, id uuid.UUID) ([]Record, error) {
+func (t *Tenant) History(ctx context.Context, id uuid.UUID) ([]audit.Record, error) {
 	return audit.History(ctx, t.client.db, t.TenantID, id)
 }

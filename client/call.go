@@ -37,11 +37,12 @@ func (c *Call) writes() bool {
 // Path joins segments to a path below /v1, each escaped as a whole: rolls/buns
 // is one segment.
 func Path(segments ...string) string {
-	path := "/v1"
+	var path strings.Builder
+	path.WriteString("/v1")
 	for _, s := range segments {
-		path += "/" + url.PathEscape(s)
+		path.WriteString("/" + url.PathEscape(s))
 	}
-	return path
+	return path.String()
 }
 
 // Response is a response that arrived completely.

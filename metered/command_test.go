@@ -68,7 +68,7 @@ func TestCommandRefused(t *testing.T) {
 			over := (*metered.Error)(nil)
 			return errors.As(err, &over) && over.Charge.Scope == "mine"
 		}},
-		"token":      {func(c *metered.Command) { c.Spend.Subject = "session-2" }, func(err error) bool { return errors.Is(err, tokens.Subject) }},
+		"token":      {func(c *metered.Command) { c.Spend.Subject = "session-2" }, func(err error) bool { return errors.Is(err, tokens.ErrSubject) }},
 		"key reused": {func(c *metered.Command) { c.Start.IdempotencyKey = "taken" }, func(err error) bool { return errors.Is(err, metered.ErrKeyReused) }},
 		"bad job":    {func(c *metered.Command) { c.Start.InsertOpts = &river.InsertOpts{Priority: 9} }, func(err error) bool { return isInvalid(err, "priority") }},
 		"bad charge": {func(c *metered.Command) { c.Reserve[0].Amount = 0 }, func(err error) bool { return isInvalid(err, "amount") }},

@@ -28,7 +28,7 @@ func TestOneTokenOneWinner(t *testing.T) {
 			switch payload, err := b.consume(redeem(token)); {
 			case err == nil && payload == `{"asset": 7}`:
 				won.Add(1)
-			case errors.Is(err, tokens.Used):
+			case errors.Is(err, tokens.ErrUsed):
 				used.Add(1)
 			default:
 				t.Errorf("payload %q, error %v", payload, err)
@@ -58,17 +58,17 @@ func TestRefusals(t *testing.T) {
 		r    metered.Redemption
 		want error
 	}{
-		"typing error":              {redeem(metered.ParseToken(string(flipped))), tokens.Malformed},
-		"nothing":                   {redeem(noToken), tokens.Malformed},
-		"line break":                {redeem(metered.ParseToken(token.Plaintext()[:51] + "\n")), tokens.Malformed},
-		"too long":                  {redeem(metered.ParseToken(token.Plaintext() + "A")), tokens.Malformed},
-		"purpose":                   {metered.Redemption{Purpose: "download", Subject: "session-1", Token: token}, tokens.Purpose},
-		"subject":                   {metered.Redemption{Purpose: "upload", Subject: "session-2", Token: token}, tokens.Subject},
-		"purpose and subject":       {metered.Redemption{Purpose: "x", Subject: "x", Token: token}, tokens.Purpose},
-		"used":                      {redeem(used), tokens.Used},
-		"used, of another subject":  {metered.Redemption{Purpose: "upload", Subject: "session-2", Token: used}, tokens.Subject},
-		"expired":                   {redeem(expired), tokens.Expired},
-		"expired, of other purpose": {metered.Redemption{Purpose: "x", Subject: "session-1", Token: expired}, tokens.Purpose},
+		"typing error":              {redeem(metered.ParseToken(string(flipped))), tokens.ErrMalformed},
+		"nothing":                   {redeem(noToken), tokens.ErrMalformed},
+		"line break":                {redeem(metered.ParseToken(token.Plaintext()[:51] + "\n")), tokens.ErrMalformed},
+		"too long":                  {redeem(metered.ParseToken(token.Plaintext() + "A")), tokens.ErrMalformed},
+		"purpose":                   {metered.Redemption{Purpose: "download", Subject: "session-1", Token: token}, tokens.ErrPurpose},
+		"subject":                   {metered.Redemption{Purpose: "upload", Subject: "session-2", Token: token}, tokens.ErrSubject},
+		"purpose and subject":       {metered.Redemption{Purpose: "x", Subject: "x", Token: token}, tokens.ErrPurpose},
+		"used":                      {redeem(used), tokens.ErrUsed},
+		"used, of another subject":  {metered.Redemption{Purpose: "upload", Subject: "session-2", Token: used}, tokens.ErrSubject},
+		"expired":                   {redeem(expired), tokens.ErrExpired},
+		"expired, of other purpose": {metered.Redemption{Purpose: "x", Subject: "session-1", Token: expired}, tokens.ErrPurpose},
 	} {
 		_, err := b.consume(c.r)
 		if !errors.Is(err, c.want) || !errors.Is(err, metered.ErrTokenRefused) {
@@ -79,7 +79,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("after all refusals the token cannot be redeemed: %v", err)
 	}
 	other := newToken(t)
-	if _, err := b.consume(redeem(other)); !errors.Is(err, tokens.Unknown) {
+	if _, err := b.consume(redeem(other)); !errors.Is(err, tokens.ErrUnknown) {
 		t.Errorf("a token of another database: %v", err)
 	}
 }
@@ -98,7 +98,7 @@ func TestTokensAreTenants(t *testing.T) {
 		_, err := b.tokens.ConsumeTx(t.Context(), tx, uuid.New(), redeem(token))
 		return err
 	})
-	if !errors.Is(err, tokens.Unknown) {
+	if !errors.Is(err, tokens.ErrUnknown) {
 		t.Errorf("another tenant's token: %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func TestWaitsForTheOther(t *testing.T) {
 				return
 			}
 			b.must(first.Commit(t.Context()))
-			if err := <-second; !errors.Is(err, tokens.Used) {
+			if err := <-second; !errors.Is(err, tokens.ErrUsed) {
 				t.Errorf("the second: %v", err)
 			}
 		})

@@ -60,7 +60,7 @@ type Error struct {
 func (e *Error) Error() string {
 	switch {
 	case e.Reason != "":
-		return "metered: " + tokens.Refusal(e.Reason).Error()
+		return "metered: " + tokens.RefusedError(e.Reason).Error()
 	case e.Field != "":
 		return "metered: " + e.Field + ": " + e.Message
 	case e.Message != "":
@@ -76,7 +76,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() []error {
 	switch {
 	case e.Reason != "":
-		return []error{e.Kind, tokens.Refusal(e.Reason)}
+		return []error{e.Kind, tokens.RefusedError(e.Reason)}
 	case e.Field != "":
 		return []error{e.Kind, &invalid.Error{Field: e.Field, Message: e.Message}}
 	}

@@ -50,7 +50,7 @@ func TestStrictLevelsLoseNothing(t *testing.T) {
 				{"consume", func() { _, err := b.consume(redeem(token)); b.must(err) }, func(tx pgx.Tx) error {
 					_, err := b.tokens.ConsumeTx(t.Context(), tx, b.tenant, redeem(token))
 					return err
-				}, tokens.Used},
+				}, tokens.ErrUsed},
 				{"enqueue", func() { b.enqueue(b.transcode("key")) }, func(tx pgx.Tx) error {
 					job := b.transcode("key")
 					job.Args = transcodeArgs{8}

@@ -67,7 +67,7 @@ func TestRefusalsAreOneKind(t *testing.T) {
 	}{
 		{second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 1, 1, time.Hour))), metered.ErrOverBudget},
 		{second(b.budgets.TryReserve(ctx, b.tenant, charge("full", 0, 1, time.Hour))), metered.ErrInvalid},
-		{second(b.consume(redeem(rubbish))), tokens.Malformed},
+		{second(b.consume(redeem(rubbish))), tokens.ErrMalformed},
 		{second(b.consume(redeem(rubbish))), metered.ErrTokenRefused},
 		{second(b.budgets.Settle(ctx, b.tenant, settled, 1)), metered.ErrSettled},
 		{second(b.budgets.Settle(ctx, b.tenant, none, 1)), metered.ErrUnknown},

@@ -147,7 +147,7 @@ func TestCommandIsWhole(t *testing.T) {
 		if over, ok := errors.AsType[*metered.Error](err); ok && over.Kind == metered.ErrOverBudget {
 			return "over " + over.Charge.Scope
 		}
-		for _, refused := range []error{tokens.Malformed, tokens.Used} {
+		for _, refused := range []error{tokens.ErrMalformed, tokens.ErrUsed} {
 			if errors.Is(err, refused) {
 				return refused.Error()
 			}
@@ -168,7 +168,7 @@ func TestCommandIsWhole(t *testing.T) {
 		run(nil, charge("s", 2, 3, time.Minute), charge("s", 2, 3, time.Minute)), // the same scope twice, too much together
 		run(nil, charge("s", 2, 4, time.Minute), charge("s", 2, 4, time.Minute)), // the same scope twice, not too much
 	}
-	malformed, used := tokens.Malformed.Error(), tokens.Used.Error()
+	malformed, used := tokens.ErrMalformed.Error(), tokens.ErrUsed.Error()
 	if diff := cmp.Diff([]string{malformed, "over x", "", "over customer", used, "", "", "over tenant", "over s", ""}, got); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// The kinds of an [Error], for errors.Is. Unless its comment says otherwise,
-// nothing was changed.
+// The kinds of an [Error], for errors.Is. Nothing was changed, unless its comment
+// mentions it.
 var (
 	// ErrStateNotFound means that the key has no state.
 	ErrStateNotFound = errors.New("no state")

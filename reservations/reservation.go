@@ -19,8 +19,8 @@ import (
 //	ResourceWindow            string // as canonical JSON; empty without windows
 //	HolderID                  string // for whom: a cart, a booking
 //	Quantity                  int64  // units, at least 1
-//	Status                    Status
-//	ReleaseReason             ReleaseReason
+//	Status                    reservations.Status
+//	ReleaseReason             reservations.ReleaseReason
 //	FirstHeldAt, HeldAt       time.Time  // the lifetime cap counts from the first
 //	ExpiresAt                 time.Time  // the deadline
 //	EndedAt                   *time.Time // nil while held

@@ -151,8 +151,11 @@ func peakTaken[W any](ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, 
 	var serialized string
 	var units int64
 	var steps []step
-	rows, _ := tx.Query(ctx, windowsSQL, tenantID, kind, key, committed)
-	_, err := pgx.ForEachRow(rows, []any{&serialized, &units}, func() error {
+	rows, err := tx.Query(ctx, windowsSQL, tenantID, kind, key, committed)
+	if err != nil {
+		return 0, err
+	}
+	_, err = pgx.ForEachRow(rows, []any{&serialized, &units}, func() error {
 		var decoded W
 		if err := json.Unmarshal([]byte(serialized), &decoded); err != nil {
 			return unserialisable("window", err)

@@ -27,7 +27,7 @@ func TestRunOfChanges(t *testing.T) {
 	s.writeHistory()
 	var before time.Time
 	s.Must(s.DB.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&before))
-	last := int64(s.Int(`SELECT max(audit_id) FROM audit_log`))
+	last := s.Int(`SELECT max(audit_id) FROM audit_log`)
 	for name, config := range map[string]verify.Config{"nothing since an id": {AfterID: last}, "nothing since a time": {Since: before}, "all": {AfterID: 1}} {
 		report := s.try(t, config)
 		if found := broken(report); len(found) > 0 || (report.AfterID != last && name != "all") {

@@ -111,7 +111,7 @@ func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.
 				return nil
 			}
 			err := m.tokens.Redeem(i, fits)
-			if refusal, ok := errors.AsType[tokens.Refusal](err); ok {
+			if refusal, ok := errors.AsType[tokens.RefusedError](err); ok {
 				return &metered.Error{Kind: metered.ErrTokenRefused, Reason: string(refusal)}
 			}
 			return err

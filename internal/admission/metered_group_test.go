@@ -27,7 +27,7 @@ func TestOneOfGroupIsRefused(t *testing.T) {
 		want func(error) bool
 	}{
 		"required":  {credentials(noToken, "bad"), func(err error) bool { return errors.Is(err, admission.ErrTokenRequired) }},
-		"malformed": {credentials(malformedToken, "bad"), func(err error) bool { return errors.Is(err, tokens.Malformed) }},
+		"malformed": {credentials(malformedToken, "bad"), func(err error) bool { return errors.Is(err, tokens.ErrMalformed) }},
 		"over its rate": {credentials(noToken, "spent"), func(err error) bool {
 			over, ok := errors.AsType[*ratelimit.ExceededError](err)
 			return ok && over.Scope == "spent" && over.Wait > 0
@@ -173,9 +173,9 @@ func TestLockedRateDelaysItsCallersOnly(t *testing.T) {
 	b.spend("busy", 3)
 	shortWait := b.With("lock_timeout", "50ms")
 	lock := b.Lock(`SELECT FROM budget_rates WHERE scope = 'busy' FOR UPDATE`)
-	tokens := b.mintMany("shoe", 21)
-	calls, want := make([]call, len(tokens)), effects{Requests: 19, Spent: 19, Rates: map[string]int{"busy": 3}}
-	for i, token := range tokens {
+	minted := b.mintMany("shoe", 21)
+	calls, want := make([]call, len(minted)), effects{Requests: 19, Spent: 19, Rates: map[string]int{"busy": 3}}
+	for i, token := range minted {
 		scope := fmt.Sprint("customer-", i%3)
 		if i == 4 || i == 15 {
 			scope = "busy"
@@ -309,6 +309,6 @@ func TestBlockedAgainIsSplitByTenant(t *testing.T) {
 }
 
 func isTokenRefusal(err error) bool {
-	_, ok := errors.AsType[tokens.Refusal](err)
+	_, ok := errors.AsType[tokens.RefusedError](err)
 	return ok
 }

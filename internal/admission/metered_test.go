@@ -52,12 +52,12 @@ func TestAdmissionToken(t *testing.T) {
 				want        error
 			}{
 				"none":        {credentials(noToken, "shop"), admission.ErrTokenRequired},
-				"rubbish":     {credentials(malformedToken, "shop"), tokens.Malformed},
-				"cut":         {credentials(metered.ParseToken(good.Plaintext()[:51]), "shop"), tokens.Malformed},
-				"another's":   {bobs, tokens.Subject},
-				"for another": {credentials(b.mint("boot"), "shop"), tokens.Purpose},
-				"used":        {credentials(used, "shop"), tokens.Used},
-				"expired":     {credentials(expired, "shop"), tokens.Expired},
+				"rubbish":     {credentials(malformedToken, "shop"), tokens.ErrMalformed},
+				"cut":         {credentials(metered.ParseToken(good.Plaintext()[:51]), "shop"), tokens.ErrMalformed},
+				"another's":   {bobs, tokens.ErrSubject},
+				"for another": {credentials(b.mint("boot"), "shop"), tokens.ErrPurpose},
+				"used":        {credentials(used, "shop"), tokens.ErrUsed},
+				"expired":     {credentials(expired, "shop"), tokens.ErrExpired},
 				"over rate":   {credentials(good, "shop", "spent"), new(ratelimit.ExceededError)},
 			} {
 				a := b.submit(in, s, refused.credentials)
@@ -169,7 +169,7 @@ func TestRefusedKeyInOneGroup(t *testing.T) {
 	answers := gatherCalls(t, b.Fixture, meteredConfig, []call{
 		{add("a", "shoe", "key"), credentials(malformedToken, "shop")}, {add("a", "shoe", "key"), credentials(good, "shop")}, {add("a", "shoe", "key"), credentials(noToken, "shop")},
 	}).run()
-	if !errors.Is(answers[0].err, tokens.Malformed) {
+	if !errors.Is(answers[0].err, tokens.ErrMalformed) {
 		t.Errorf("the first: %v", answers[0].err)
 	}
 	for _, a := range answers[1:] {
@@ -226,11 +226,11 @@ func TestMeteredRefusesBadInput(t *testing.T) {
 	for field, p := range map[string]admission.Credentials{"scope": rate, "subject": subject, "rates": credentials(noToken, "a", "b", "c", "d", "e")} {
 		a := b.submit(in, add("a", "shoe", ""), p)
 		got := ""
-		if invalid, ok := errors.AsType[*invalid.Error](a.err); ok {
-			got = invalid.Field
+		if bad, ok := errors.AsType[*invalid.Error](a.err); ok {
+			got = bad.Field
 		}
-		if invalid, ok := errors.AsType[*ratelimit.InvalidError](a.err); ok {
-			got = invalid.Field
+		if bad, ok := errors.AsType[*ratelimit.InvalidError](a.err); ok {
+			got = bad.Field
 		}
 		if got != field {
 			t.Errorf("%s: %v", field, a.err)

@@ -113,7 +113,7 @@ func count(ctx context.Context, refused error) {
 		telemetry.Refused(ctx, "rate", true)
 		return
 	}
-	if reason, ok := errors.AsType[tokens.Refusal](refused); ok {
+	if reason, ok := errors.AsType[tokens.RefusedError](refused); ok {
 		telemetry.Refused(ctx, "token_"+string(reason), true)
 		return
 	}

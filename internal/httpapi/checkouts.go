@@ -137,8 +137,11 @@ func (s *service) getCheckout() endpoint[getCheckoutParams, emptyBody] {
 		responseHeaders: map[string]*huma.Param{"ETag": {Description: "Identifies this state of the checkout.", Schema: &huma.Schema{Type: huma.TypeString}}},
 		timeout:         waitTimeout,
 		handle: func(ctx context.Context, req *request, p *getCheckoutParams, _ *emptyBody) (response, error) {
-			limit := time.Duration(p.Wait) * time.Second
-			reading, cancel := context.WithTimeout(ctx, limit+s.bounds.grace)
+			limit, bound := time.Duration(p.Wait)*time.Second, s.bounds.request
+			if limit > 0 {
+				bound = limit + s.bounds.grace
+			}
+			reading, cancel := context.WithTimeout(ctx, bound)
 			defer cancel()
 			c, err := s.tenant(req).WaitCheckout(reading, p.CheckoutID, limit)
 			if err != nil {

@@ -115,7 +115,7 @@ var rules = []struct {
 	{as[*checkouts.ConflictError], conflictingState},
 	{is(admission.ErrOverLimit), overLimit},
 	{is(admission.ErrTokenRequired), admissionRequired},
-	{as[tokens.Refusal], admissionRefused}, // the response does not contain the reason
+	{as[tokens.RefusedError], admissionRefused}, // the response does not contain the reason
 	{as[*ratelimit.ExceededError], overBudget},
 	{is(errNotReady), notReady},
 	{as[*repeatableError], overloaded},

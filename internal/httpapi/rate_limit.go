@@ -12,13 +12,8 @@ import (
 	"github.com/holdfast/holdfast/ratelimit"
 )
 
-// The rates' names in the RateLimit fields. A rate's scope is its name, or
-// begins with it and a colon.
-const (
-	policyTenant   = "tenant"
-	policyCustomer = "customer"
-)
-
+// policyOf returns a rate's name in the RateLimit fields: its scope, without what
+// follows a colon.
 func policyOf(r ratelimit.Rate) string {
 	name, _, _ := strings.Cut(r.Scope, ":")
 	return name

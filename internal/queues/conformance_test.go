@@ -139,7 +139,7 @@ func newDirectConformance(t *testing.T, lane lanes.Lane, by path, seed uint64) *
 	if by == mixed {
 		t.Logf("seed %d", seed)
 	}
-	f := &conformance{Fixture: testkit.New(t, lane), path: by, random: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // a failure must be repeatable
+	f := &conformance{Fixture: testkit.New(t, lane), path: by, random: rand.New(rand.NewPCG(seed, 0))}
 	f.Decider = f.NewDecider(queues.DrainConfig{})
 	f.intake = f.Intake(admission.IntakeConfig{})
 	return f

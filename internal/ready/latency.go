@@ -9,10 +9,11 @@ import (
 	"github.com/holdfast/holdfast/projections"
 )
 
-// Latency is how long the requests of a tenant took from their acceptance to
-// their outcome, in each bucket. Its delta is a LatencyDelta.
 type (
-	Latency      = Window[latencyHistogram]
+	// Latency is how long the requests of a tenant took from their acceptance to
+	// their outcome, in each bucket.
+	Latency = Window[latencyHistogram]
+	// LatencyDelta is a change of a Latency.
 	LatencyDelta = Window[LatencyBucket]
 )
 

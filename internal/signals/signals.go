@@ -26,11 +26,11 @@ const (
 	// window: the most frequent. The detector takes a variant that no process
 	// reports for quiet, so it keeps no more than VariantsRecorded hot.
 	VariantsRecorded, tenantsRecorded = 256, 64
-	// window is the length of a window. A signal counts for MaxAge, two and a
-	// half windows, and is stored for retention after it was last written.
-	// expireMax bounds how many one Expire deletes.
-	window    = time.Second
+	// MaxAge is how long a signal counts: two and a half windows. It is stored
+	// for retention after it was last written. expireMax bounds how many one
+	// Expire deletes.
 	MaxAge    = 5 * window / 2
+	window    = time.Second
 	retention = 10 * time.Second
 	expireMax = 10_000
 )

@@ -12,9 +12,9 @@ import (
 
 // instrument returns a function that makes an instrument the first time it is
 // called.
-func instrument[T any](make func(metric.Meter) (T, error)) func() T {
+func instrument[T any](newIn func(metric.Meter) (T, error)) func() T {
 	return sync.OnceValue(func() T {
-		made, err := make(otel.Meter(scope))
+		made, err := newIn(otel.Meter(scope))
 		if err != nil {
 			otel.Handle(err)
 		}

@@ -145,18 +145,18 @@ func (s *Redemptions) LookUpTx(ctx context.Context, tx pgx.Tx, need func(i int) 
 	return nil
 }
 
-// Redeem returns why member i cannot redeem its token, a [Refusal], or nil. If
+// Redeem returns why member i cannot redeem its token, a [RefusedError], or nil. If
 // it can and commit is set, the token is redeemed. The calls are in the order
 // of the members, and LookUpTx has reported all of these members as needed.
 func (s *Redemptions) Redeem(i int, commit bool) error {
 	t := s.of[i]
 	if t == nil {
-		return Malformed
+		return ErrMalformed
 	}
 	if !t.taken {
 		refusal := s.known.Refusal(t.Presented, s.at)
 		if refusal == "" && !t.shared {
-			refusal = Unknown // minted after Queue's statement read the table
+			refusal = ErrUnknown // minted after Queue's statement read the table
 		}
 		if refusal != "" {
 			return refusal

@@ -48,10 +48,13 @@ func MintTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, grants []Grant) 
 			texts[2*n+i] = "null"
 		}
 	}
-	rows, _ := tx.Query(ctx, mintSQL, tenantID, hashes, texts[:n], texts[n:2*n], texts[2*n:], ttls)
+	rows, err := tx.Query(ctx, mintSQL, tenantID, hashes, texts[:n], texts[n:2*n], texts[2*n:], ttls)
+	if err != nil {
+		return nil, fmt.Errorf("mint %d tokens: %w", n, err)
+	}
 	var hash []byte
 	var expiresAt time.Time
-	_, err := pgx.ForEachRow(rows, []any{&hash, &expiresAt}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&hash, &expiresAt}, func() error {
 		expiry[indexes[string(hash)]] = expiresAt
 		return nil
 	})
@@ -156,22 +159,22 @@ func (l *Locked) queue(b *pgx.Batch, statement string, asked []key) {
 }
 
 // Refusal returns why the token can't be redeemed at the moment now, or "".
-func (l *Locked) Refusal(p *Presented, now time.Time) Refusal {
+func (l *Locked) Refusal(p *Presented, now time.Time) RefusedError {
 	if !p.wellFormed {
-		return Malformed
+		return ErrMalformed
 	}
 	t := l.found[p.key]
 	switch {
 	case t == nil:
-		return Unknown
+		return ErrUnknown
 	case t.purpose != p.Purpose && (t.purpose != p.OrPurpose || p.OrPurpose == ""):
-		return Purpose
+		return ErrPurpose
 	case t.subject != p.Subject:
-		return Subject
+		return ErrSubject
 	case t.used:
-		return Used
+		return ErrUsed
 	case !now.Before(t.expiresAt):
-		return Expired
+		return ErrExpired
 	}
 	return ""
 }

@@ -93,26 +93,26 @@ func Present(text string, terms Terms) (Presented, error) {
 	return Parse(text, terms), nil
 }
 
-// Refusal is why a token is refused. Only a caller with the right purpose and
+// RefusedError is why a token is refused. Only a caller with the right purpose and
 // subject learns the state of a token.
-type Refusal string
+type RefusedError string
 
 // The reasons, in the order of the checks.
 const (
-	// Malformed means that the text cannot be a token, for example because of a
+	// ErrMalformed means that the text cannot be a token, for example because of a
 	// typing error. The database was not asked.
-	Malformed Refusal = "malformed"
-	// Unknown means that the tenant has no such token, or that it was purged.
-	Unknown Refusal = "unknown"
-	Purpose Refusal = "purpose"
-	Subject Refusal = "subject"
-	Used    Refusal = "used"
-	Expired Refusal = "expired"
+	ErrMalformed RefusedError = "malformed"
+	// ErrUnknown means that the tenant has no such token, or that it was purged.
+	ErrUnknown RefusedError = "unknown"
+	ErrPurpose RefusedError = "purpose"
+	ErrSubject RefusedError = "subject"
+	ErrUsed    RefusedError = "used"
+	ErrExpired RefusedError = "expired"
 )
 
-func (r Refusal) Error() string {
+func (r RefusedError) Error() string {
 	switch r {
-	case Purpose, Subject:
+	case ErrPurpose, ErrSubject:
 		return "the token is not valid: minted for another " + string(r)
 	default:
 		return "the token is not valid: " + string(r)

@@ -90,7 +90,7 @@ func (m *Maintenance) purge(ctx context.Context) (more bool, err error) {
 
 // RunOnce runs the pass of that name, with the lanes for "drain" and "recover",
 // for the given time at most; see [holdfast.Client.RunOnce].
-func (m *Maintenance) RunOnce(ctx context.Context, lanes []*queues.Lane, pass string, within time.Duration) (any, error) {
+func (m *Maintenance) RunOnce(ctx context.Context, served []*queues.Lane, pass string, within time.Duration) (any, error) {
 	switch pass {
 	case "sweep":
 		var report sweeper.Report
@@ -109,11 +109,25 @@ func (m *Maintenance) RunOnce(ctx context.Context, lanes []*queues.Lane, pass st
 		report.More = report.More || stopped
 		return report, err
 	case "drain":
-		return Drain(ctx, lanes, within)
+		return Drain(ctx, served, within)
 	case "recover":
-		return m.Recover(ctx, lanes, within)
+		return m.Recover(ctx, served, within)
 	}
-	return nil, fmt.Errorf("there is no pass %q", pass)
+	return struct{}{}, fmt.Errorf("there is no pass %q", pass)
+}
+
+// Unfinished is the report of a pass that could not begin and left all its work.
+func Unfinished(pass string) any {
+	switch pass {
+	case "sweep":
+		return sweeper.Report{More: true}
+	case "purge":
+		return PurgeReport{PurgeReport: sweeper.PurgeReport{More: true}}
+	case "drain":
+		return DrainReport{More: true}
+	default:
+		return RecoverReport{More: true}
+	}
 }
 
 // bounded runs a pass. stopped means that it ended because the time was over or

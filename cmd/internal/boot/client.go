@@ -29,8 +29,8 @@ const groupMax = 500
 func (p *Program) clientConfig() (holdfast.Config, error) {
 	c := &p.Config
 	working, closing := p.stopTimes()
-	checkouts, err := p.checkoutsConfig()
-	config := holdfast.Config{
+	sagas, err := p.checkoutsConfig()
+	roles := holdfast.Config{
 		Log: p.Log, RiverLog: p.logs.river(), NoDetector: !c.Detect.On, NoProjections: !c.Projections,
 		Terms: inventory.Terms{TTL: c.Holds.TTL, LifetimeMax: c.Holds.LifetimeMax}, QueueAgeMax: c.Lanes.QueueAgeMax,
 		Rates: holdfast.Rates{Tenant: rate(c.Metered.TenantBudget), Customer: rate(c.Metered.CustomerBudget)},
@@ -44,18 +44,18 @@ func (p *Program) clientConfig() (holdfast.Config, error) {
 			PromoteRate: float64(c.Detect.PromoteRate), VariantsMax: c.Detect.VariantsMax, FloodRate: float64(c.Detect.FloodRate),
 		},
 		Maintenance: sweeper.Config{Batch: c.Sweep.Batch, RequestRetention: c.Sweep.RequestRetention, AuditRetention: c.Sweep.AuditRetention},
-		Checkouts:   checkouts, Sweep: c.Sweep.Schedule, Purge: c.Sweep.PurgeSchedule,
+		Checkouts:   sagas, Sweep: c.Sweep.Schedule, Purge: c.Sweep.PurgeSchedule,
 		Part: c.Task.Index, Parts: c.Task.Count, StopTimeout: working, CloseTimeout: closing,
 	}
 	if c.Metered.On {
-		config.Maintenance.MeteredRetention = c.Metered.Retention
+		roles.Maintenance.MeteredRetention = c.Metered.Retention
 	} else {
-		config.Rates = holdfast.Rates{}
+		roles.Rates = holdfast.Rates{}
 	}
 	if export.TracesAsked() {
-		config.RiverMiddleware = []rivertype.Middleware{otelriver.NewMiddleware(nil)}
+		roles.RiverMiddleware = []rivertype.Middleware{otelriver.NewMiddleware(nil)}
 	}
-	return config, err
+	return roles, err
 }
 
 // lane configures a lane, which is off unless this process serves it. The slots

@@ -231,7 +231,7 @@ type postgresLog struct {
 // again. shutdownLine finds what a server that is stopped writes about its
 // sessions and to new callers.
 var (
-	errorLine    = regexp.MustCompile(`(WARNING|ERROR|FATAL|PANIC):  `)
+	errorLine    = regexp.MustCompile(`(WARNING|ERROR|FATAL|PANIC): {2}`)
 	ordinaryLine = regexp.MustCompile(`the database system is starting up|canceling statement due to (user request|lock timeout)`)
 	shutdownLine = regexp.MustCompile(`due to administrator command|the database system is shutting down`)
 )

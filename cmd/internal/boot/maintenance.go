@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast"
+	"github.com/holdfast/holdfast/internal/wiring"
 	"github.com/holdfast/holdfast/verify"
 )
 
@@ -20,10 +21,10 @@ func (p *Program) RunOnce(ctx context.Context, pass string) (report any, err err
 		open = func() (*pgxpool.Pool, error) { return p.openDrains(ctx) }
 	}
 	db, err := open()
-	report = struct{}{}
+	report = wiring.Unfinished(pass)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return map[string]bool{"more": true}, nil
+		return report, nil
 	case err != nil:
 		return report, err
 	}

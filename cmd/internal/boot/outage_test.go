@@ -152,7 +152,7 @@ func TestCloseDuringOutage(t *testing.T) {
 		logs, out := newTestLogs()
 		log := logs.log()
 		for _, message := range []string{"one", "two", "three"} {
-			log.Warn(message, "error", io.EOF)
+			log.Warn(message, "error", io.EOF) //nolint:sloglint // each has a message of its own
 		}
 		logs.windows.close()
 		log.Warn("late", "error", io.EOF)

@@ -1,16 +1,15 @@
 package programtest_test
 
 import (
-	"os/exec"
-	"path/filepath"
-	"runtime/debug"
-	"strconv"
-
 	"encoding/json"
 	"maps"
 	"net"
 	"net/url"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 

@@ -40,15 +40,15 @@ const namesInLine = 5
 
 // writeNames lists the invariants that were checked in SQL.
 func (s *sale) writeNames(report verify.Report) {
-	text := ""
+	var lines []string
 	for checks := range slices.Chunk(report.Checks, namesInLine) {
-		text += "         "
-		for _, c := range checks {
-			text += " " + c.Name + ","
+		names := make([]string, len(checks))
+		for i, c := range checks {
+			names[i] = c.Name
 		}
-		text += "\n"
+		lines = append(lines, "          "+strings.Join(names, ", "))
 	}
-	fmt.Fprintln(s.Out, strings.TrimSuffix(text, ",\n"))
+	fmt.Fprintln(s.Out, strings.Join(lines, ",\n"))
 }
 
 func mark(kept bool) string {

@@ -33,8 +33,8 @@ type crowd struct {
 	api *client.Client
 	// limit is how many customers there are at one time.
 	limit int
-	// patience is how long a customer waits for one outcome.
-	patience time.Duration
+	// outcomeWait is how long a customer waits for one outcome.
+	outcomeWait time.Duration
 	// tally counts the outcomes from now on.
 	tally atomic.Pointer[tally]
 
@@ -48,12 +48,12 @@ type crowd struct {
 	doubles, split atomic.Int64
 }
 
-func newCrowd(c client.Config, patience time.Duration, t *tally) (*crowd, error) {
+func newCrowd(c client.Config, outcomeWait time.Duration, t *tally) (*crowd, error) {
 	api, err := client.New(c)
 	if err != nil {
 		return nil, err
 	}
-	crowd := &crowd{api: api, limit: c.Connections, patience: patience}
+	crowd := &crowd{api: api, limit: c.Connections, outcomeWait: outcomeWait}
 	crowd.tally.Store(t)
 	return crowd, nil
 }
@@ -136,7 +136,7 @@ func (c *crowd) add(ctx context.Context, who customer, item, key string) (client
 
 // wait returns the finished request, or ErrStalled.
 func (c *crowd) wait(ctx context.Context, request client.Request) (client.Request, error) {
-	waiting, cancel := context.WithTimeoutCause(ctx, c.patience, fmt.Errorf("%w for %s", ErrStalled, c.patience))
+	waiting, cancel := context.WithTimeoutCause(ctx, c.outcomeWait, fmt.Errorf("%w for %s", ErrStalled, c.outcomeWait))
 	defer cancel()
 	finished, err := c.api.Wait(waiting, request.RequestID)
 	if err != nil {
