@@ -26,6 +26,10 @@ type injector struct {
 	// shutdown during a recovery can block for ever.
 	server sync.Mutex
 
+	// replacing is locked while a program is replaced: a rollout replaces one
+	// after the other, however long each takes.
+	replacing sync.Mutex
+
 	mu     sync.Mutex
 	active map[string]int // active faults, by the API that they affect
 	now    []string       // the active faults
@@ -205,6 +209,8 @@ func (b *injector) onRoutes(ctx context.Context, f stage.Fault, act func(*stage.
 // replace stops a program and starts it again after the given time, as a
 // rollout does. From SIGTERM until it is ready again, no call is sent to it.
 func (b *injector) replace(ctx context.Context, p *stage.Program, after time.Duration) error {
+	b.replacing.Lock()
+	defer b.replacing.Unlock()
 	b.closed[p.Name].Store(true)
 	if err := b.stop(p); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/holdfast/holdfast/internal/chaos/stage"
@@ -38,6 +39,7 @@ type upgrade struct {
 	err      error         // why the migration failed; set before migrated is closed
 	took     time.Duration // of the migration
 	held     time.Duration // the part of it in which another transaction had read the requests
+	first    sync.Once     // before the first program is replaced
 	replaced int           // programs; guarded by the injector's mutex
 }
 
@@ -101,17 +103,15 @@ func (b *injector) renew(ctx context.Context, p *stage.Program, after time.Durat
 	if <-b.upgrading.migrated; b.upgrading.err != nil { // migrate has reported the error
 		return nil
 	}
-	b.mu.Lock()
-	if b.upgrading.replaced == 0 {
-		b.upgrading.calls.Phase(phaseReplacing, true)
-	}
-	b.upgrading.replaced++
-	last := b.upgrading.replaced == len(stage.Programs)
-	b.mu.Unlock()
+	b.upgrading.first.Do(func() { b.upgrading.calls.Phase(phaseReplacing, true) })
 	p.Use(b.program(newVersion, kind(p.Name)))
 	if err := b.replace(ctx, p, after); err != nil {
 		return err
 	}
+	b.mu.Lock()
+	b.upgrading.replaced++
+	last := b.upgrading.replaced == len(stage.Programs)
+	b.mu.Unlock()
 	if last {
 		b.upgrading.calls.Phase(phaseAfter, false)
 	}

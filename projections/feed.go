@@ -165,7 +165,7 @@ func (f *Feed) handle(ctx context.Context, d *audit.Delivery) error {
 		f.report(ctx, &all[i], &results[i])
 		messages = append(messages, results[i].messages...)
 	}
-	if err := f.out.send(ctx, messages); err != nil {
+	if err := f.out.send(ctx, messages); err != nil && ctx.Err() == nil {
 		f.config.Log.WarnContext(ctx, "frames were not sent", "frames", len(messages), "error", err)
 	}
 	return nil

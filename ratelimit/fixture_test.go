@@ -22,12 +22,12 @@ const waitMax = time.Minute
 
 // The reasons for which a token is refused.
 const (
-	errMalformed = tokens.Malformed
-	errUnknown   = tokens.Unknown
-	errPurpose   = tokens.Purpose
-	errSubject   = tokens.Subject
-	errUsed      = tokens.Used
-	errExpired   = tokens.Expired
+	errMalformed = tokens.ErrMalformed
+	errUnknown   = tokens.ErrUnknown
+	errPurpose   = tokens.ErrPurpose
+	errSubject   = tokens.ErrSubject
+	errUsed      = tokens.ErrUsed
+	errExpired   = tokens.ErrExpired
 )
 
 // itemMode is what a test does with an item of a batch.

@@ -334,9 +334,10 @@ func TestStop(t *testing.T) { //nolint:paralleltest // goroutines of other tests
 		t.Fatal("a client that does not respond keeps the hub from its end")
 	}
 	<-closed
-	if load := hub.Load(); load.Sessions+load.Connections+load.Subscribers > 0 {
-		t.Errorf("%+v is left", load)
-	}
+	pgtest.Until(t, "nothing is left", func() bool {
+		load := hub.Load()
+		return load.Sessions+load.Connections+load.Subscribers == 0
+	})
 	_, response, err := websocket.Dial(t.Context(), server.URL, nil) //nolint:bodyclose // Dial has read it
 	if err == nil || response.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("a new connection: %v", err)
