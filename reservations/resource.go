@@ -151,7 +151,7 @@ func peakTaken[W any](ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind, 
 	var serialized string
 	var units int64
 	var steps []step
-	rows, err := tx.Query(ctx, windowsSQL, tenantID, kind, key, committed)
+	rows, err := tx.Query(ctx, windowsSQL, tenantID, kind, key, committed) //nolint:rowserrcheck // ForEachRow returns it
 	if err != nil {
 		return 0, err
 	}

@@ -385,7 +385,7 @@ func TestMeteringErrors(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]kind{
 		admission.ErrTokenRequired:                                                    admissionRequired,
-		fmt.Errorf("submit: %w", tokens.ErrSubject):                                      admissionRefused,
+		fmt.Errorf("submit: %w", tokens.ErrSubject):                                   admissionRefused,
 		&ratelimit.ExceededError{Rate: ratelimit.Rate{Scope: "secret"}}:               overBudget,
 		&metered.Error{Kind: metered.ErrInvalid, Field: "subject", Message: "is bad"}: invalid,
 	} {

@@ -48,7 +48,7 @@ func MintTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, grants []Grant) 
 			texts[2*n+i] = "null"
 		}
 	}
-	rows, err := tx.Query(ctx, mintSQL, tenantID, hashes, texts[:n], texts[n:2*n], texts[2*n:], ttls)
+	rows, err := tx.Query(ctx, mintSQL, tenantID, hashes, texts[:n], texts[n:2*n], texts[2*n:], ttls) //nolint:rowserrcheck // ForEachRow returns it
 	if err != nil {
 		return nil, fmt.Errorf("mint %d tokens: %w", n, err)
 	}
