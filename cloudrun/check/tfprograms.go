@@ -83,8 +83,8 @@ func checkConnections(home *home, code *code, r *report) {
 		"api":     c["callConns"] + c["lanes"] + c["intakeConns"] + c["signalConns"] + c["verbConns"] + c["keyConns"] + c["liveConns"] + 2,
 		"worker":  drains + c["workerConns"] + 2,
 		"drain":   drains,
-		"sweep":   c["maintenanceConns"],
-		"purge":   c["maintenanceConns"],
+		"sweep":   c["pool sweep"],
+		"purge":   c["pool purge"],
 		"recover": c["pool recover"],
 		"verify":  c["pool tool"],
 		"migrate": c["pool migrate"] + 2, // plus the connection with the migration lock and the one that migrates

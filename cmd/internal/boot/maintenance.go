@@ -14,13 +14,11 @@ import (
 // ONESHOT_TIME_MAX. Several processes may run it at once. A stop before the
 // database answers is no error: the next pass does the work.
 func (p *Program) RunOnce(ctx context.Context, pass string) (report any, err error) {
-	open := func() (*pgxpool.Pool, error) {
-		return p.openReady(ctx, pool{name: pass, conns: passConns, parameters: shortStatements})
+	open := p.openDrains
+	if own, is := passPools[pass]; is {
+		open = func(ctx context.Context) (*pgxpool.Pool, error) { return p.openReady(ctx, own) }
 	}
-	if pass == "drain" {
-		open = func() (*pgxpool.Pool, error) { return p.openDrains(ctx) }
-	}
-	db, err := open()
+	db, err := open(ctx)
 	report = wiring.Unfinished(pass)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -41,9 +39,13 @@ func (p *Program) RunOnce(ctx context.Context, pass string) (report any, err err
 	return client.RunOnce(ctx, pass, p.Config.Lanes.OneShotMax)
 }
 
-// passConns is enough for passes that do one thing after another, and for the
-// two parts of a recovery.
-const passConns = 4
+// passPools are the pools of the passes that do one thing after another, two
+// for a recovery. A drain has the pool of the lanes.
+var passPools = map[string]pool{
+	"sweep":   {name: "sweep", conns: 2, parameters: shortStatements},
+	"purge":   {name: "purge", conns: 2, parameters: shortStatements},
+	"recover": {name: "recover", conns: 4, parameters: shortStatements},
+}
 
 // Verify checks the invariants with the retention and the queue's greatest age
 // of the configuration. limits has the other fields. If ctx ends before all of
