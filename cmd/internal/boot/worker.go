@@ -100,10 +100,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		case <-w.client.Done():
 			end()
 		}
-		within, closing := w.program.stopTimes()
-		stopping, cancel := context.WithTimeout(background, within+closing)
-		defer cancel()
-		return w.client.Stop(stopping)
+		return w.client.Stop(background) // each part has its own bound
 	})
 	group.Go(func() error { return w.program.state.run(failed, w.db) })
 	group.Go(func() error { return w.program.serveMetrics(failed) })
