@@ -17,7 +17,7 @@ var linked = []string{
 	"github.com/holdfast/holdfast/internal/horizon", "github.com/holdfast/holdfast/internal/pg",
 	"github.com/holdfast/holdfast/internal/pg", "github.com/holdfast/holdfast/internal/pg",
 	"github.com/holdfast/holdfast/internal/reservationrows", "github.com/holdfast/holdfast/internal/sleep",
-	"github.com/holdfast/holdfast/internal/pg", "github.com/holdfast/holdfast/internal/pg", "github.com/holdfast/holdfast/internal/pg", "github.com/holdfast/holdfast/postings",
+	"github.com/holdfast/holdfast/internal/pg", "github.com/holdfast/holdfast/internal/unitrows", "github.com/holdfast/holdfast/postings",
 }
 
 // A program that uses only the library links Postgres, ids and the standard
