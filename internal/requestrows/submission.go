@@ -31,7 +31,7 @@ type Submission struct {
 	// unitrows.UnitsMax.
 	Units *requests.Units
 	// IdempotencyKey has 1–255 characters. If it is empty, every call is a new
-	// one. Fingerprint is the hash of the call's method, path and body. It
+	// one. Fingerprint is the hash of the verb and its arguments. It
 	// distinguishes a retry from the reuse of a key for another call.
 	IdempotencyKey string
 	Fingerprint    [32]byte
