@@ -269,12 +269,12 @@ func TestRefusedCallersGoOn(t *testing.T) {
 	var admitted sample
 	var loading errgroup.Group
 	loading.Go(func() (err error) {
-		admitted, err = g.submit(t.Context(), 64, time.Hour, enough)
+		admitted, err = g.submit(t.Context(), 16, time.Hour, enough)
 		return err
 	})
 	atLeast := func(column string, want int64) {
 		t.Helper()
-		err := await(t.Context(), 10*time.Minute, 10*time.Millisecond, func() (missing string, err error) {
+		err := await(t.Context(), 5*time.Minute, 10*time.Millisecond, func() (missing string, err error) {
 			c, err := countRows(t.Context(), g.db)
 			if n := map[string]int64{"done": c.done, "undone": c.undone}[column]; err != nil || n >= want {
 				return "", err
@@ -290,7 +290,7 @@ func TestRefusedCallersGoOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	atLeast("done", 200)
+	atLeast("done", 40)
 	close(enough)
 	if err := loading.Wait(); err != nil {
 		t.Errorf("the load ended with %v", err)

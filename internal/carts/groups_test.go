@@ -285,7 +285,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 	for i := range items {
 		items[i] = item{fmt.Sprint("cart-", i), "shoe", 1}
 	}
-	c := gather(t, s.pool, carts.Config{GroupMax: groupMax})
+	c := gather(t, s.pool, carts.Config{GroupMax: groupMax, AttemptTimeout: time.Minute})
 	calls := make([]carts.Call, crowded)
 	for i, id := range s.hold(items...) {
 		calls[i] = s.commit(id)
@@ -299,8 +299,10 @@ func TestTenantsTakeTurns(t *testing.T) {
 			t.Fatalf("call %d: %v", i, a.err)
 		}
 	}
-	if n, want := s.commits.Load(), int64(crowded/groupMax+1); n != want {
-		t.Errorf("%d groups were committed, want %d", n, want)
+	// The group after one that stalls finds the stock locked, and is committed in
+	// more transactions.
+	if n, want := s.commits.Load(), int64(crowded/groupMax+1); n < want {
+		t.Errorf("%d groups were committed, want at least %d", n, want)
 	}
 	const aheadSQL = `
 SELECT count(*)
