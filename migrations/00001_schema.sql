@@ -58,6 +58,10 @@ CREATE INDEX idempotency_keys_kept_idx ON idempotency_keys (tenant_id, kept_with
 -- of the variant to a cart requires an admission token, if metered commands are
 -- on.
 --
+-- due_from: no hold of the variant with an earlier deadline is held. Under the
+-- lock of this row, whoever makes a hold lowers it, and whoever ends one raises
+-- it. After a change of the holds by other means, set it to -infinity.
+--
 -- named_units: the variant is a block whose units have their own identity. Its
 -- stock is the number of its postings that are not inactive, and reserved the
 -- number of those that are pending. units counts all of its postings, and
@@ -76,6 +80,7 @@ CREATE TABLE inventory_stocks (
     named_units      boolean     NOT NULL DEFAULT false,
     units            bigint      NOT NULL DEFAULT 0,
     last_position    bigint      NOT NULL DEFAULT 0,
+    due_from         timestamptz NOT NULL DEFAULT '-infinity',
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT inventory_stocks_pkey PRIMARY KEY (tenant_id, variant_id),
@@ -157,7 +162,8 @@ CREATE UNIQUE INDEX reservation_requests_retry_idx ON reservation_requests (tena
 -- second hold for one request. unit_ids are the units that a hold reserved, as a
 -- JSON array in the order of their positions; NULL for counted units.
 -- checkout_id is the checkout that a hold is locked to: no other verb ends or
--- extends it.
+-- extends it. No index mentions a column that an ending changes, so an ending
+-- writes no index.
 CREATE TABLE reservations (
     tenant_id       uuid        NOT NULL,
     reservation_id  uuid        NOT NULL,
@@ -180,26 +186,35 @@ CREATE TABLE reservations (
     CONSTRAINT reservations_status_known CHECK (status IN ('held', 'committed', 'released', 'expired')),
     CONSTRAINT reservations_ended_once CHECK ((status = 'held') = (ended_at IS NULL)),
     CONSTRAINT reservations_reason_given CHECK ((status IN ('released', 'expired')) = (release_reason IS NOT NULL))
-) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX reservations_holder_idx ON reservations (tenant_id, holder_id, resource_key);
 
 CREATE INDEX reservations_checkout_idx ON reservations (tenant_id, checkout_id) WHERE checkout_id IS NOT NULL;
 
-CREATE INDEX reservations_held_idx ON reservations (tenant_id, resource_key, expires_at) WHERE status = 'held';
+-- The reservations of one resource in the order of their deadlines, held or
+-- ended. What is due of a variant is found from its due_from on. The predicate is
+-- true of every row. Only queries for a whole resource repeat it, because for a
+-- holder's reservations of one resource the planner could choose this index too,
+-- and read all of a hot resource.
+CREATE INDEX reservations_resource_idx ON reservations (tenant_id, resource_key, expires_at) WHERE quantity > 0;
 
--- For kernels that also count committed units: tickets, quotas. Committed units
--- of a variant have left its stock, so this index excludes them.
-CREATE INDEX reservations_committed_idx ON reservations (tenant_id, resource_kind, resource_key)
-    WHERE status = 'committed' AND resource_kind <> 'inventory.variant';
+-- For the sweep, which begins at the mark of its kind, and for the purge. Its
+-- predicate is true of every row too, and not implied by that of the other.
+CREATE INDEX reservations_deadline_idx ON reservations (expires_at) WHERE quantity >= 1;
 
--- Only for the sweep. Its predicate is equivalent to status = 'held', but no
--- query for one resource uses it. Otherwise, where most holds are of one hot
--- resource or few are due, the planner would also use this index for such a
--- query, and read the due holds of all tenants.
-CREATE INDEX reservations_due_idx ON reservations (expires_at) WHERE ended_at IS NULL;
-
-CREATE INDEX reservations_ended_idx ON reservations (ended_at) WHERE ended_at IS NOT NULL;
+-- One row per resource kind. due_from: no reservation of the kind with an earlier
+-- deadline is held, so a sweep visits each reservation once. It moves up to about
+-- noted_at once all transactions below noted_xid have ended, because the holds of
+-- these are visible then, and later ones have later deadlines. After a change of
+-- the reservations by other means, delete the rows.
+CREATE TABLE reservation_marks (
+    resource_kind text        NOT NULL,
+    due_from      timestamptz NOT NULL DEFAULT '-infinity',
+    noted_at      timestamptz NOT NULL,
+    noted_xid     xid8        NOT NULL,
+    CONSTRAINT reservation_marks_pkey PRIMARY KEY (resource_kind)
+) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0);
 
 -- One row per transition. audit_id is drawn while the target's row is locked, so
 -- the rows of a target are in the order of their transitions. It is drawn after
@@ -516,6 +531,8 @@ DROP TABLE lane_slots;
 DROP TABLE audit_subscriptions;
 
 DROP TABLE audit_log;
+
+DROP TABLE reservation_marks;
 
 DROP TABLE reservations;
 

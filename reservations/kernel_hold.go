@@ -210,6 +210,7 @@ func lockKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, p *Part) erro
 	name := sha256.Sum256(append(tenantID[:], p.lockName()...))
 	b := &pgx.Batch{}
 	pg.QueueIsolation(b)
+	b.Queue(reservationrows.EnterSQL)
 	b.Queue(lockKeySQL, int64(binary.BigEndian.Uint64(name[:8])))
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("reservations: lock %s %s: %w", p.kind, p.key, err)

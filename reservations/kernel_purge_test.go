@@ -20,7 +20,7 @@ func TestPurgeKeepsWhatCounts(t *testing.T) {
 	k := kernelOf(h, seats{"venue.seat", 5}, reservations.Config{SweepBatch: 2})
 	age := func(age time.Duration, handles ...*reservations.Handle) {
 		for _, handle := range handles {
-			h.Exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2::interval WHERE reservation_id = $1`, handle.ID(), age)
+			h.Exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2::interval, expires_at = clock_timestamp() - $2::interval WHERE reservation_id = $1`, handle.ID(), age)
 		}
 	}
 	var sold, gone []*reservations.Handle
@@ -98,7 +98,7 @@ func TestPurgeEndedWithin(t *testing.T) {
 	for _, days := range []int{1, 4, 5, 9, 10} {
 		handle := h.seat("hamlet", 1)
 		h.Must(failure(h.seats.Release(t.Context(), h.by, handle, reservations.Abandoned)))
-		h.Exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2 * interval '1 day' WHERE reservation_id = $1`, handle.ID(), days)
+		h.Exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2 * interval '1 day', expires_at = clock_timestamp() - $2 * interval '1 day' WHERE reservation_id = $1`, handle.ID(), days)
 	}
 	const day = 24 * time.Hour
 	for _, c := range []struct {

@@ -33,33 +33,45 @@ type SweepReport struct {
 // The caller schedules it, with a ticker, a cron job or a queue. No promise
 // depends on it.
 func (k *Kernel[K, W]) SweepOnce(ctx context.Context, limit int) (report SweepReport, err error) {
-	report.ExpiredCount, err = k.batches(ctx, "sweep", limit, func(batch int) (int, error) {
-		var due []Reservation
-		err := inTx(ctx, k.db, nil, func(tx pgx.Tx) (err error) {
-			due, report.ScannedAt, err = reservationrows.LockDueTx(ctx, tx, k.kind, batch)
+	query, begun := reservationrows.DueQuery{Kind: k.kind}, false
+	report.ExpiredCount, err = k.batches(ctx, "sweep", limit, func(batch int) (n int, more bool, err error) {
+		if !begun {
+			if err := reservationrows.MoveMark(ctx, k.db, k.kind); err != nil {
+				return 0, false, err
+			}
+			begun = true
+		}
+		var found, locked []Reservation
+		err = inTx(ctx, k.db, nil, func(tx pgx.Tx) (err error) {
+			found, locked, report.ScannedAt, err = reservationrows.LockDueTx(ctx, tx, query, batch)
 			if err != nil {
 				return err
 			}
-			return expireTx(ctx, tx, due, report.ScannedAt)
+			return expireTx(ctx, tx, locked, report.ScannedAt)
 		})
-		return len(due), err
+		if err != nil || len(found) < batch {
+			return len(locked), false, err
+		}
+		from := query.From
+		query.From = found[len(found)-1].ExpiresAt
+		return len(locked), len(locked) > 0 || !query.From.Equal(from), nil
 	})
 	return report, err
 }
 
-// batches runs a verb batch by batch, until one is not full or limit is
+// batches runs a verb batch by batch, until there are no more or limit is
 // reached, and returns how many rows it changed. A limit of 0 is one batch.
-func (k *Kernel[K, W]) batches(ctx context.Context, verb string, limit int, run func(batch int) (int, error)) (done int, err error) {
+func (k *Kernel[K, W]) batches(ctx context.Context, verb string, limit int, run func(batch int) (n int, more bool, err error)) (done int, err error) {
 	limit = cmp.Or(max(limit, 0), k.config.SweepBatch)
 	err = observed(ctx, verb, []observer{k.config.Observe}, func() error {
 		for done < limit {
 			batch := min(limit-done, k.config.SweepBatch)
-			n, err := run(batch)
+			n, more, err := run(batch)
 			if err != nil {
 				return err
 			}
 			done += n
-			if n < batch {
+			if !more {
 				return nil
 			}
 		}
@@ -70,12 +82,13 @@ func (k *Kernel[K, W]) batches(ctx context.Context, verb string, limit int, run 
 
 // PurgeOpts selects what PurgeEnded deletes.
 type PurgeOpts struct {
-	// Retention is how long an ended hold is kept. Required. A verb on a purged
-	// hold returns ErrNotFound instead of a *ConflictError.
+	// Retention is how long an ended hold is kept, after its end and after its
+	// deadline. Required. A verb on a purged hold returns ErrNotFound instead of
+	// a *ConflictError.
 	Retention time.Duration
-	// EndedWithin is how long ago a hold ended at most, longer than Retention;
-	// 0 is without bound. Holds that ended before are neither deleted nor read.
-	// See PurgeEnded for what that saves.
+	// EndedWithin is how long ago the deadline of a hold passed at most, longer
+	// than Retention; 0 is without bound. Holds with an earlier deadline are
+	// neither deleted nor read. See PurgeEnded for what that saves.
 	EndedWithin time.Duration
 	// Limit is how many holds are deleted at most; 0 is one batch
 	// (Config.SweepBatch).
@@ -89,17 +102,17 @@ type PurgeOpts struct {
 }
 
 // PurgeEnded deletes holds of this kind, of every tenant, that ended longer ago
-// than the retention, in the order in which they ended, until none is left or
-// it has deleted the limit. Their record in the audit log stays. It works in
+// than the retention, in the order of their deadlines, until none is left or it
+// has deleted the limit. Their record in the audit log stays. It works in
 // batches, each in a separate transaction, and returns how many it deleted,
 // also with an error. It waits for no lock: a hold that another transaction has
 // locked is left to the next call.
 //
-// Each call reads every row that ended longer ago than the retention, even
+// Each call reads every row with a deadline longer ago than the retention, even
 // those it keeps: committed holds, and rows of other kinds. A million kept rows
 // are about 200 MB of blocks, and take about one second if they are in memory.
 // EndedWithin bounds that: with a retention of 90 days, a daily call with 97
-// days reads what ended in one week. Call it without the bound if it did not
+// days reads one week of deadlines. Call it without the bound if it did not
 // run for a week, and from time to time for holds that were locked each time.
 //
 // The caller schedules it, as SweepOnce. No program of this module purges a
@@ -111,16 +124,16 @@ func (k *Kernel[K, W]) PurgeEnded(ctx context.Context, opts PurgeOpts) (deleted 
 	purge := reservationrows.Purge{
 		Kind: k.kind, Retention: opts.Retention, Within: opts.EndedWithin, Committed: opts.Committed,
 	}
-	n, err := k.batches(ctx, "purge", opts.Limit, func(batch int) (int, error) {
+	n, err := k.batches(ctx, "purge", opts.Limit, func(batch int) (int, bool, error) {
 		if opts.Retention <= 0 {
-			return 0, fmt.Errorf("%w: purge what ended more than %s ago", ErrInvalid, opts.Retention)
+			return 0, false, fmt.Errorf("%w: purge what ended more than %s ago", ErrInvalid, opts.Retention)
 		}
 		if opts.EndedWithin != 0 && opts.EndedWithin <= opts.Retention {
-			return 0, fmt.Errorf("%w: purge what ended within %s, but more than %s ago", ErrInvalid, opts.EndedWithin, opts.Retention)
+			return 0, false, fmt.Errorf("%w: purge what ended within %s, but more than %s ago", ErrInvalid, opts.EndedWithin, opts.Retention)
 		}
 		purged, err := reservationrows.PurgeEnded(ctx, k.db, purge, batch)
 		purge.After = purged.Last
-		return int(purged.Count), err
+		return int(purged.Count), int(purged.Count) == batch, err
 	})
 	return int64(n), err
 }

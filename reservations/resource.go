@@ -109,15 +109,16 @@ func checkInterval[W any]() error {
 	return nil
 }
 
+// takenFrom is the first deadline that counts: of any time if committed units
+// count ($4), else the mark of the sweeps, before which nothing is held.
+const takenFrom = `(
+    SELECT coalesce((SELECT m.due_from FROM reservation_marks m WHERE m.resource_kind = $2 AND NOT $4), '-infinity'))`
+
 const sumSQL = `
-SELECT (SELECT coalesce(sum(r.quantity), 0)
-        FROM reservations r
-        WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'held'
-          AND coalesce(r.resource_window, '') = $4)::bigint
-     + (SELECT coalesce(sum(r.quantity), 0)
-        FROM reservations r
-        WHERE $5 AND r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.status = 'committed'
-          AND r.resource_kind <> 'inventory.variant' AND coalesce(r.resource_window, '') = $4)::bigint`
+SELECT coalesce(sum(r.quantity), 0)::bigint
+FROM reservations r
+WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.quantity > 0 AND r.expires_at >= ` + takenFrom + `
+  AND (r.status = 'held' OR ($4 AND r.status = 'committed')) AND coalesce(r.resource_window, '') = $5`
 
 func taken[K, W any](ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind string, key K, window W, committed bool) (sum int64, err error) {
 	k, w, err := canonicalPair(key, window)
@@ -127,7 +128,7 @@ func taken[K, W any](ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind st
 	if i, ok := intervalOf(&window); ok {
 		sum, err = peakTaken[W](ctx, tx, tenantID, kind, k, i, committed)
 	} else {
-		err = tx.QueryRow(ctx, sumSQL, tenantID, kind, k, w, committed).Scan(&sum)
+		err = tx.QueryRow(ctx, sumSQL, tenantID, kind, k, committed, w).Scan(&sum)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reservations: sum what is taken of %s %s: %w", kind, k, err)
@@ -138,8 +139,8 @@ func taken[K, W any](ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind st
 const windowsSQL = `
 SELECT coalesce(r.resource_window, ''), sum(r.quantity)::bigint
 FROM reservations r
-WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3
-  AND (r.status = 'held' OR ($4 AND r.status = 'committed' AND r.resource_kind <> 'inventory.variant'))
+WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.quantity > 0 AND r.expires_at >= ` + takenFrom + `
+  AND (r.status = 'held' OR ($4 AND r.status = 'committed'))
 GROUP BY r.resource_window`
 
 // peakTaken is the most units taken at any one moment of a window.

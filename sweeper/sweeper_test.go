@@ -347,7 +347,10 @@ func TestPurgeOnce(t *testing.T) {
 	if _, err := sw.RunOnce(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.Exec(`UPDATE reservations SET ended_at = ended_at - CASE holder_id WHEN 'cart-1' THEN interval '73 hours' ELSE interval '71 hours' END WHERE status = 'expired'`)
+	s.Exec(`UPDATE reservations r
+		SET ended_at = r.ended_at - old.age, expires_at = r.expires_at - old.age
+		FROM (SELECT reservation_id, CASE holder_id WHEN 'cart-1' THEN interval '73 hours' ELSE interval '71 hours' END AS age FROM reservations) AS old
+		WHERE r.reservation_id = old.reservation_id AND r.status = 'expired'`)
 	for status, age := range map[string]string{"done": "49 hours", "failed": "47 hours", "queued": "49 hours"} {
 		for _, lane := range []string{"normal", "hot"} {
 			s.Exec(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, status, reason, updated_at)

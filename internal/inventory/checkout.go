@@ -47,9 +47,17 @@ func LockCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 	if err := g.mayCheckOut(&g.Members[0], live); err != nil {
 		return LockedCart{}, err
 	}
+	deadline := g.now.Add(ttl).Truncate(time.Microsecond)
+	deltas := make(map[Ref]counterDelta)
+	for i := range live {
+		if deadline.Before(live[i].ExpiresAt) {
+			deltas[Ref{live[i].TenantID, live[i].ResourceKey}] = counterDelta{earliest: deadline}
+		}
+	}
 	b := &pgx.Batch{}
 	b.Queue(releaseSQL)
-	reservationrows.QueueLockToCheckout(b, live, checkoutID, g.now.Add(ttl).Truncate(time.Microsecond), origin)
+	queueDeltas(b, deltas)
+	reservationrows.QueueLockToCheckout(b, live, checkoutID, deadline, origin)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return LockedCart{}, fmt.Errorf("lock cart %s to checkout %s: %w", cartID, checkoutID, err)
 	}

@@ -65,7 +65,7 @@ func (e *endings) count(held []reservations.Reservation, to reservations.Status)
 	for i := range held {
 		ref := Ref{held[i].TenantID, held[i].ResourceKey}
 		d := e.deltas[ref]
-		d.reserved -= held[i].Quantity
+		d.reserved, d.ended = d.reserved-held[i].Quantity, true
 		if to == reservations.Committed {
 			d.stock -= held[i].Quantity
 		}
@@ -81,22 +81,65 @@ func (e *endings) queueRows(b *pgx.Batch) {
 	}
 }
 
-// counterDelta is the change of one variant's counters in a transaction, in
-// units.
-type counterDelta struct{ stock, reserved int64 }
+// counterDelta is the change of one variant in a transaction: of its counters,
+// in units, and of its due_from.
+type counterDelta struct {
+	stock, reserved int64
+	earliest        time.Time // the deadline of a hold that is made; zero for none
+	ended           bool      // a hold has ended
+}
+
+// makes adds the deadline of a hold that is made.
+func (d *counterDelta) makes(deadline time.Time) {
+	if d.earliest.IsZero() || deadline.Before(d.earliest) {
+		d.earliest = deadline
+	}
+}
 
 // deltaSQL is the guard: it reserves units only if they are available, and
 // gives them back only if they are reserved, whatever was read before. A
 // variant whose delta would break one of the two named CHECKs matches no row,
 // so that two sweeps that race log no error.
+//
+// After endings it moves due_from to the first deadline of a hold that is still
+// held, past $7 reservations at most; without such a hold, to infinity. The
+// endings are in the same transaction, before it, and under the stock's lock no
+// other transaction makes a hold. A hold that the transaction makes after it
+// counts by its deadline, which is earlier than due_from if the clock was set
+// back.
 const deltaSQL = `
 UPDATE inventory_stocks s
-SET stock = s.stock + d.stock, reserved = s.reserved + d.reserved, updated_at = clock_timestamp()
-FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[]) AS d (tenant_id, variant_id, stock, reserved)
+SET stock = s.stock + d.stock, reserved = s.reserved + d.reserved, updated_at = clock_timestamp(),
+    due_from = least(d.earliest, CASE WHEN NOT d.ended THEN s.due_from ELSE coalesce((
+        SELECT r.expires_at
+        FROM (SELECT next.expires_at, next.status
+              FROM reservations next
+              WHERE next.tenant_id = s.tenant_id AND next.resource_key = s.variant_id AND next.resource_kind = '` + Kind + `'
+                AND next.quantity > 0 AND next.expires_at >= s.due_from
+              ORDER BY next.expires_at
+              LIMIT $7) r
+        WHERE r.status = 'held'
+        ORDER BY r.expires_at
+        LIMIT 1
+    ), (
+        SELECT next.expires_at
+        FROM reservations next
+        WHERE next.tenant_id = s.tenant_id AND next.resource_key = s.variant_id AND next.resource_kind = '` + Kind + `'
+          AND next.quantity > 0 AND next.expires_at >= s.due_from
+        ORDER BY next.expires_at
+        OFFSET $7
+        LIMIT 1
+    ), 'infinity') END)
+FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::boolean[])
+     AS d (tenant_id, variant_id, stock, reserved, earliest, ended)
 WHERE s.tenant_id = d.tenant_id AND s.variant_id = d.variant_id
   AND (d.reserved <= 0 OR s.backorder OR s.stock - s.reserved >= d.reserved)
   AND s.reserved + d.reserved >= 0
   AND (s.reserved + d.reserved <= s.stock + d.stock OR s.backorder OR NOT s.tracked)`
+
+// passMax is past how many ended holds one statement moves due_from. It is more
+// than a transaction makes with one deadline.
+const passMax = 10_000
 
 // queueDeltas adds one guarded statement to b that applies the deltas, each
 // variant once. A variant that the guard refuses fails the batch, and the
@@ -111,12 +154,19 @@ func queueDeltas(b *pgx.Batch, deltas map[Ref]counterDelta) {
 		tenants         = make([][16]byte, 0, len(deltas))
 		variants        = make([]string, 0, len(deltas))
 		stock, reserved = make([]int64, 0, len(deltas)), make([]int64, 0, len(deltas))
+		earliest        = make([]*time.Time, 0, len(deltas))
+		ended           = make([]bool, 0, len(deltas))
 	)
 	for ref, d := range deltas {
 		tenants, variants = append(tenants, ref.TenantID), append(variants, ref.VariantID)
-		stock, reserved = append(stock, d.stock), append(reserved, d.reserved)
+		stock, reserved, ended = append(stock, d.stock), append(reserved, d.reserved), append(ended, d.ended)
+		var deadline *time.Time
+		if !d.earliest.IsZero() {
+			deadline = &d.earliest
+		}
+		earliest = append(earliest, deadline)
 	}
-	b.Queue(deltaSQL, tenants, variants, stock, reserved).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(deltaSQL, tenants, variants, stock, reserved, earliest, ended, passMax).Exec(func(tag pgconn.CommandTag) error {
 		if got := tag.RowsAffected(); got != int64(len(deltas)) {
 			return fmt.Errorf("change the counters of %d variants: the guard refused %d", len(deltas), int64(len(deltas))-got)
 		}

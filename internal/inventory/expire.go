@@ -65,24 +65,14 @@ const fruitlessMax = 3
 // the next drain.
 const minDueToWait = 5 * time.Second
 
-const oldestDueSQL = `
-SELECT greatest(extract(epoch FROM clock_timestamp() - r.expires_at), 0)::double precision
-FROM reservations r
-WHERE r.ended_at IS NULL AND r.resource_kind = 'inventory.variant'
-ORDER BY r.expires_at
-LIMIT 1`
-
 // OldestDue returns how long the oldest due hold is past its deadline, 0 if no
 // hold is due.
 func OldestDue(ctx context.Context, db audit.Querier) (time.Duration, error) {
-	seconds, err := pg.Select(ctx, db, pgx.RowTo[float64], oldestDueSQL)
+	oldest, err := reservationrows.OldestDue(ctx, db, Kind)
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest due hold: %w", err)
 	}
-	if len(seconds) == 0 {
-		return 0, nil
-	}
-	return time.Duration(seconds[0] * float64(time.Second)), nil
+	return oldest, nil
 }
 
 const (
@@ -130,6 +120,7 @@ func (s Skipped) Broken() bool { return pg.IsData(s.Err) }
 // TenantSkippedMax such variants is left out.
 type Expiry struct {
 	db        *pgxpool.Pool
+	begun     bool // the mark of the sweeps is moved
 	pass      reservationrows.DueQuery
 	wait      time.Duration
 	locking   bool // the pass has found a locked hold, and now locks holds before it ends them
@@ -150,6 +141,12 @@ func NewExpiry(db *pgxpool.Pool) *Expiry {
 // Errors, which end the pass: a database error that is not of a single variant;
 // more than SkippedMax variants that fail.
 func (e *Expiry) Next(ctx context.Context, limit int) (Sweep, error) {
+	if !e.begun {
+		if err := reservationrows.MoveMark(ctx, e.db, Kind); err != nil {
+			return Sweep{}, err
+		}
+		e.begun = true
+	}
 	due, err := readDue(ctx, e.db, e.pass, limit)
 	if err != nil {
 		return Sweep{}, err

@@ -44,9 +44,8 @@ func ExpireVariant(ctx context.Context, db *pgxpool.Pool, variant Ref, limit int
 		if err != nil {
 			return err
 		}
-		wanted := reservationrows.DueRange{Resource: reservationrows.Resource{TenantID: variant.TenantID, ResourceKey: variant.VariantID}, Limit: limit}
 		b := &pgx.Batch{}
-		due := reservationrows.QueueLockDueOfKeys(b, Kind, []reservationrows.DueRange{wanted}, s.now)
+		due := dueHoldsOf.QueueLock(b, []reservationrows.DueLimit{dueLimit(variant, limit)}, s.now)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}

@@ -158,8 +158,8 @@ func TestGroupCommitDecide(t *testing.T) {
 		t.Errorf("the extended cart: %+v", got)
 	}
 	deltas := map[Ref]counterDelta{
-		{shop, "shoe"}: {stock: -2, reserved: -2 - 1 - 4},
-		{shop, "sock"}: {stock: -3 - 7, reserved: -3 - 7 - 9},
+		{shop, "shoe"}: {stock: -2, reserved: -2 - 1 - 4, ended: true},
+		{shop, "sock"}: {stock: -3 - 7, reserved: -3 - 7 - 9, ended: true},
 	}
 	if diff := cmp.Diff(deltas, g.deltas, cmp.AllowUnexported(counterDelta{})); diff != "" {
 		t.Errorf("deltas (-want +got):\n%s", diff)

@@ -104,6 +104,13 @@ func (h *Holding) Queue(b *pgx.Batch) {
 	for ref, demand := range h.decision.reserved {
 		e.deltas[ref] = counterDelta{reserved: demand.net}
 	}
+	for i := range h.decision.holds {
+		hold := &h.decision.holds[i]
+		ref := Ref{hold.TenantID, hold.ResourceKey}
+		d := e.deltas[ref]
+		d.makes(hold.ExpiresAt)
+		e.deltas[ref] = d
+	}
 	e.count(h.expired, reservations.Expired)
 	e.add(h.expired, expiry(h.Now))
 	for _, r := range h.decision.released { // decision.reserved counts them

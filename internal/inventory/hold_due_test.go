@@ -15,18 +15,17 @@ import (
 
 // decideDue decides the requests in one transaction, which ends due holds too.
 // It returns the outcomes and the number of holds that it ended.
-func (c *carts) decideDue(due *inventory.DueExpiry, requests ...inventory.HoldRequest) (outcomes []inventory.Outcome, expired int) {
+func (c *carts) decideDue(requests ...inventory.HoldRequest) (outcomes []inventory.Outcome, expired int) {
 	c.t.Helper()
 	var holding *inventory.Holding
 	c.must(c.in(func(tx pgx.Tx) (err error) {
-		if holding, err = due.HoldTx(c.t.Context(), tx, requests, inventory.Terms{TTL: holdTTL, LifetimeMax: lifetimeMax}); err != nil {
+		if holding, err = inventory.HoldEndingDueTx(c.t.Context(), tx, requests, inventory.Terms{TTL: holdTTL, LifetimeMax: lifetimeMax}); err != nil {
 			return err
 		}
 		b := &pgx.Batch{}
 		holding.Queue(b)
 		return tx.SendBatch(c.t.Context(), b).Close()
 	}))
-	due.Committed(holding)
 	return holding.Outcomes, holding.Expired()
 }
 
@@ -42,7 +41,7 @@ func (c *carts) lapsed(variant string, quantity int64, by time.Duration) uuid.UU
 
 // Due holds of the requested variants end although no request needs their
 // units. Those of other variants do not. The record has the endings first.
-func TestDueExpiryEndsWhatIsDue(t *testing.T) {
+func TestHoldEndingDueEndsWhatIsDue(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
 	for _, variant := range []string{"shoe", "sock", "hat"} {
@@ -51,7 +50,7 @@ func TestDueExpiryEndsWhatIsDue(t *testing.T) {
 	shoe, sock, hat := c.lapsed("shoe", 2, time.Minute), c.lapsed("sock", 3, time.Minute), c.lapsed("hat", 1, time.Minute)
 	live := c.hold("b", "shoe", 1)
 	request := c.add("new", "shoe", 1)
-	outcomes, expired := c.decideDue(&inventory.DueExpiry{}, request, c.add("new", "sock", 1))
+	outcomes, expired := c.decideDue(request, c.add("new", "sock", 1))
 	if diff := cmp.Diff([]inventory.Outcome{inventory.Granted, inventory.Granted}, outcomes); diff != "" || expired != 2 {
 		t.Errorf("%d expired, outcomes (-want +got):\n%s", expired, diff)
 	}
@@ -73,7 +72,7 @@ func TestDueExpiryEndsWhatIsDue(t *testing.T) {
 
 // Units of due holds count as available, whether the transaction ends those
 // holds anyway or needs more of them.
-func TestDueExpiryDecidesAsHoldTx(t *testing.T) {
+func TestHoldEndingDueDecidesAsHoldTx(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
 	c.stock("shoe", 1000)
@@ -83,7 +82,7 @@ func TestDueExpiryDecidesAsHoldTx(t *testing.T) {
 		SELECT $1, gen_random_uuid(), $2, 'shoe', 'cart-' || n, 1, at, at, at + n * interval '1 millisecond'
 		FROM generate_series(1, 1000) AS n, (SELECT clock_timestamp() - interval '1 hour' AS at) AS past`, c.tenant, inventory.Kind)
 	requests := []inventory.HoldRequest{c.add("a", "shoe", 700), c.add("b", "shoe", 301), c.add("c", "shoe", 300), c.add("d", "shoe", 1)}
-	outcomes, expired := c.decideDue(&inventory.DueExpiry{}, requests...)
+	outcomes, expired := c.decideDue(requests...)
 	want := []inventory.Outcome{inventory.Granted, inventory.OutOfStock, inventory.Granted, inventory.OutOfStock}
 	if diff := cmp.Diff(want, outcomes); diff != "" || expired != 1000 {
 		t.Errorf("%d expired, want 1000; outcomes (-want +got):\n%s", expired, diff)
@@ -96,7 +95,7 @@ func TestDueExpiryDecidesAsHoldTx(t *testing.T) {
 
 // One transaction ends a bounded number of due holds, the longest due first,
 // and the next one continues after them.
-func TestDueExpiryGoesOn(t *testing.T) {
+func TestHoldEndingDueGoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
 	c.stock("shoe", 5000)
@@ -105,9 +104,8 @@ func TestDueExpiryGoesOn(t *testing.T) {
 			(tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 		SELECT $1, gen_random_uuid(), $2, 'shoe', 'cart-' || n, 1, at, at, at + n * interval '1 millisecond'
 		FROM generate_series(1, 1200) AS n, (SELECT clock_timestamp() - interval '1 hour' AS at) AS past`, c.tenant, inventory.Kind)
-	due := &inventory.DueExpiry{}
 	for i, want := range []int{500, 500, 200, 0} {
-		if _, expired := c.decideDue(due, c.add("a", "shoe", 1)); expired != want {
+		if _, expired := c.decideDue(c.add("a", "shoe", 1)); expired != want {
 			t.Errorf("transaction %d ended %d, want %d", i, expired, want)
 		}
 		if n := c.int(`
@@ -123,7 +121,7 @@ func TestDueExpiryGoesOn(t *testing.T) {
 // A due hold that another transaction has locked is skipped without a wait. So
 // are those of a variant whose counters do not cover them: its requests are
 // decided, and a sweep reports it.
-func TestDueExpiryLeavesWhatItCannotEnd(t *testing.T) {
+func TestHoldEndingDueLeavesWhatItCannotEnd(t *testing.T) {
 	t.Parallel()
 	c := newCarts(t)
 	c.stock("shoe", 100)
@@ -132,7 +130,7 @@ func TestDueExpiryLeavesWhatItCannotEnd(t *testing.T) {
 	c.exec(`UPDATE inventory_stocks SET reserved = 4 WHERE variant_id = 'broken'`)
 	s := c.session()
 	s.exec(`SELECT FROM reservations WHERE reservation_id = $1 FOR NO KEY UPDATE`, locked)
-	outcomes, expired := c.decideDue(&inventory.DueExpiry{}, c.add("new", "shoe", 1), c.add("new", "broken", 1))
+	outcomes, expired := c.decideDue(c.add("new", "shoe", 1), c.add("new", "broken", 1))
 	if diff := cmp.Diff([]inventory.Outcome{inventory.Granted, inventory.Granted}, outcomes); diff != "" || expired != 1 {
 		t.Errorf("%d expired, outcomes (-want +got):\n%s", expired, diff)
 	}

@@ -83,7 +83,7 @@ func (c *carts) lockDue(cart, variant string) *session {
 func TestLockedDueHoldIsLeft(t *testing.T) {
 	t.Parallel()
 	type verb = func(context.Context, pgx.Tx, []inventory.HoldRequest, inventory.Terms) (*inventory.Holding, error)
-	for name, hold := range map[string]verb{"HoldTx": inventory.HoldTx, "HoldUnlockedTx": inventory.HoldUnlockedTx, "DueExpiry": new(inventory.DueExpiry).HoldTx} {
+	for name, hold := range map[string]verb{"HoldTx": inventory.HoldTx, "HoldUnlockedTx": inventory.HoldUnlockedTx, "HoldEndingDueTx": inventory.HoldEndingDueTx} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCarts(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +28,7 @@ import (
 //
 // Errors: *BacklogError; the database's.
 func HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
-	return (*DueExpiry)(nil).HoldTx(ctx, tx, requests, terms)
+	return holdLockingTx(ctx, tx, requests, terms, false)
 }
 
 // HoldUnlockedTx is HoldTx without waiting for stocks that other transactions
@@ -51,50 +50,27 @@ func HoldUnlockedTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, term
 	return holdTx(ctx, tx, requests, in)
 }
 
-// DueExpiry decides requests as HoldTx does, and ends due holds of their
-// variants in the same transaction, whether or not the units are needed. So a
-// caller that decides most of a variant's requests expires its holds as fast as
-// it makes them, without another wait for the stock's lock.
+// HoldEndingDueTx is HoldTx, and ends due holds of the variants in the same
+// transaction, whether or not their units are needed. So a caller that decides
+// most of a variant's requests expires its holds as fast as it makes them,
+// without another wait for the stock's lock.
 //
-// It remembers up to which deadline it has ended the holds of a variant, so
-// that it does not read the index entries of ended holds again while an old
-// snapshot keeps them. Due holds from before that deadline are left to the
-// sweep. The zero value is ready to use. It is safe for concurrent use.
-type DueExpiry struct {
-	mu    sync.Mutex
-	ended map[Ref]time.Time // the last deadline
+// It costs one more statement, in the round trip that locks the stocks. It does
+// not end a variant's due holds if the counters do not cover them, because they
+// would fail the transaction; the sweep reports such a variant.
+func HoldEndingDueTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
+	return holdLockingTx(ctx, tx, requests, terms, true)
 }
 
-const (
-	// dueMin is how many due holds of its variants one transaction may end,
-	// however few requests it decides. For a variant with many requests the
-	// bound is 1.25 times their number, so that a backlog shrinks at any rate
-	// of requests.
-	dueMin = 500
-	// endedMax is how many variants are remembered at most.
-	endedMax = 10_000
-)
-
-// HoldTx is the function HoldTx, and adds due holds to those that the Holding
-// ends. It costs one more statement, in the round trip that locks the stocks.
-// It waits only for the locks of the stocks. It does not end a variant's due
-// holds if the counters do not cover them, because they would fail the
-// transaction; the sweep reports such a variant.
-//
-// Call Committed once the transaction is committed. A nil DueExpiry ends only
-// the due holds whose units the requests need.
-//
-// The isolation level and the errors are those of the function HoldTx: READ
-// COMMITTED, else ErrIsolation; *BacklogError.
-func (e *DueExpiry) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
+func holdLockingTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms, endDue bool) (*Holding, error) {
 	refs := variantsOf(requests)
 	in := inputs{Terms: terms}
 	due := new([]reservations.Reservation)
 	b := &pgx.Batch{}
 	pg.QueueIsolation(b)
 	in.queue(b, lockSQL, refs)
-	if e != nil {
-		due = reservationrows.QueueLockDueOfKeys(b, Kind, e.wanted(requests, refs), time.Time{})
+	if endDue {
+		due = dueHoldsOf.QueueLock(b, endable(requests, refs), time.Time{})
 	}
 	pg.QueueClock(b, &in.now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
@@ -104,45 +80,23 @@ func (e *DueExpiry) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldReques
 	return holdTx(ctx, tx, requests, in)
 }
 
-// wanted returns how many due holds of each variant are to be locked, and from
-// which deadline on.
-func (e *DueExpiry) wanted(requests []HoldRequest, refs []Ref) []reservationrows.DueRange {
+// dueMin is how many due holds of its variants one transaction may end, however
+// few requests it decides. For a variant with many requests the bound is 1.25
+// times their number, so that a backlog shrinks at any rate of requests.
+const dueMin = 500
+
+// endable returns how many due holds of each variant are to be locked.
+func endable(requests []HoldRequest, refs []Ref) []reservationrows.DueLimit {
 	count := make(map[Ref]int, len(refs))
 	for i := range requests {
 		count[Ref{requests[i].TenantID, requests[i].VariantID}]++
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	wanted := make([]reservationrows.DueRange, len(refs))
+	wanted := make([]reservationrows.DueLimit, len(refs))
 	for i, ref := range refs {
 		n := count[ref]
-		wanted[i] = reservationrows.DueRange{
-			Resource: reservationrows.Resource{TenantID: ref.TenantID, ResourceKey: ref.VariantID},
-			Limit:    max(n+n/4, dueMin/len(refs), 1),
-			Since:    e.ended[ref],
-		}
+		wanted[i] = dueLimit(ref, max(n+n/4, dueMin/len(refs), 1))
 	}
 	return wanted
-}
-
-// Committed records that the transaction of a Holding is committed. On a nil
-// DueExpiry it does nothing.
-func (e *DueExpiry) Committed(h *Holding) {
-	if e == nil {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for i := range h.expired {
-		r := &h.expired[i]
-		ref := Ref{r.TenantID, r.ResourceKey}
-		if _, known := e.ended[ref]; len(e.ended) == 0 || !known && len(e.ended) >= endedMax {
-			e.ended = make(map[Ref]time.Time)
-		}
-		if e.ended[ref].Before(r.ExpiresAt) {
-			e.ended[ref] = r.ExpiresAt
-		}
-	}
 }
 
 // countExpired counts locked due holds as expired before the first request,
@@ -166,17 +120,17 @@ func (in *inputs) countExpired(due []reservations.Reservation) {
 type Locking struct {
 	refs   []Ref
 	terms  Terms
-	expiry *DueExpiry
+	endDue bool
 	stocks
 }
 
 // QueueLocking adds to b statements that lock the stocks of the requests'
 // variants, except those that other transactions have locked, and read the
-// database's clock. If expiry is not nil, HoldTx also ends due holds of the
-// locked variants, as DueExpiry.HoldTx does. The transaction must be READ
-// COMMITTED, which the caller has checked.
-func QueueLocking(b *pgx.Batch, requests []HoldRequest, terms Terms, expiry *DueExpiry) *Locking {
-	l := &Locking{refs: variantsOf(requests), terms: terms, expiry: expiry}
+// database's clock. With endDue, HoldTx also ends due holds of the locked
+// variants, as HoldEndingDueTx does. The transaction must be READ COMMITTED,
+// which the caller has checked.
+func QueueLocking(b *pgx.Batch, requests []HoldRequest, terms Terms, endDue bool) *Locking {
+	l := &Locking{refs: variantsOf(requests), terms: terms, endDue: endDue}
 	l.queue(b, lockUnlockedSQL, l.refs)
 	pg.QueueClock(b, &l.now)
 	return l
@@ -220,8 +174,8 @@ func (l *Locking) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest)
 			own = append(own, ref)
 		}
 	}
-	if l.expiry != nil && len(own) > 0 {
-		if err := in.lockDueTx(ctx, tx, l.expiry.wanted(requests, own)); err != nil {
+	if l.endDue && len(own) > 0 {
+		if err := in.lockDueTx(ctx, tx, endable(requests, own)); err != nil {
 			return nil, err
 		}
 	}
@@ -232,9 +186,9 @@ func (l *Locking) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest)
 // expired, and reads the clock again. It locks no holds of other variants: two
 // transactions that each had locked holds of the other's variant could
 // deadlock.
-func (in *inputs) lockDueTx(ctx context.Context, tx pgx.Tx, wanted []reservationrows.DueRange) error {
+func (in *inputs) lockDueTx(ctx context.Context, tx pgx.Tx, wanted []reservationrows.DueLimit) error {
 	b := &pgx.Batch{}
-	due := reservationrows.QueueLockDueOfKeys(b, Kind, wanted, time.Time{})
+	due := dueHoldsOf.QueueLock(b, wanted, time.Time{})
 	pg.QueueClock(b, &in.now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("lock due holds of %d variants: %w", len(wanted), err)

@@ -42,6 +42,15 @@ FOR NO KEY UPDATE OF s`
 const lockUnlockedSQL = lockSQL + `
 SKIP LOCKED`
 
+// dueHoldsOf reads the due holds of variants, from the due_from of their stocks
+// on.
+var dueHoldsOf = reservationrows.NewDueOfKeys(Kind,
+	`s.due_from FROM inventory_stocks s WHERE s.tenant_id = wanted.tenant_id AND s.variant_id = wanted.resource_key`)
+
+func dueLimit(ref Ref, limit int) reservationrows.DueLimit {
+	return reservationrows.DueLimit{Resource: reservationrows.Resource{TenantID: ref.TenantID, ResourceKey: ref.VariantID}, Limit: limit}
+}
+
 // stocks are stock rows as they are under their locks, and a reading of the
 // database's clock after the lock.
 type stocks struct {

@@ -67,7 +67,7 @@ func TestDueHoldsAreReadByVariant(t *testing.T) {
 		query{`ANALYZE inventory_stocks, reservations`, nil},
 	)
 	for name, lines := range plansOf(t, db, "EXPLAIN", tenant, "v2", "v3") {
-		if plan := strings.Join(lines, "\n"); !strings.Contains(plan, "reservations_held_idx") {
+		if plan := strings.Join(lines, "\n"); !strings.Contains(plan, "reservations_resource_idx") {
 			t.Errorf("%s: plan\n%s", name, plan)
 		}
 	}

@@ -19,7 +19,7 @@ func dueTx(ctx context.Context, tx pgx.Tx, short map[Ref]bool, in inputs) (map[R
 	for ref := range short {
 		tenants, variants = append(tenants, ref.TenantID), append(variants, ref.VariantID)
 	}
-	sums, err := reservationrows.SumDue(ctx, tx, Kind, tenants, variants, in.now)
+	sums, err := dueHoldsOf.Sum(ctx, tx, tenants, variants, in.now)
 	if err != nil {
 		return nil, err
 	}
@@ -88,17 +88,15 @@ func (d *decision) lacking(in *inputs) map[Ref]int64 {
 // the longest due first, without those of in.expiring. It has fewer units if
 // other transactions have locked the rest.
 func (in *inputs) lockDueOfTx(ctx context.Context, tx pgx.Tx, lacking map[Ref]int64) (map[Ref][]reservations.Reservation, error) {
-	wanted := make([]reservationrows.DueRange, 0, len(lacking))
+	wanted := make([]reservationrows.DueLimit, 0, len(lacking))
 	left := int64(expireMax)
 	for ref, n := range lacking {
 		rows := min(n, left) // every hold has at least one unit
 		left -= rows
-		wanted = append(wanted, reservationrows.DueRange{
-			Resource: reservationrows.Resource{TenantID: ref.TenantID, ResourceKey: ref.VariantID}, Limit: int(rows) + len(in.expiring[ref]),
-		})
+		wanted = append(wanted, dueLimit(ref, int(rows)+len(in.expiring[ref])))
 	}
 	b := &pgx.Batch{}
-	due := reservationrows.QueueLockDueOfKeys(b, Kind, wanted, in.now)
+	due := dueHoldsOf.QueueLock(b, wanted, in.now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("lock due holds of %d variants: %w", len(wanted), err)
 	}

@@ -47,7 +47,9 @@ CROSS JOIN LATERAL (
         WHERE r.tenant_id = s.tenant_id
           AND r.resource_kind = '` + Kind + `'
           AND r.resource_key = s.variant_id
+          AND r.quantity > 0
           AND r.status = 'held'
+          AND r.expires_at >= s.due_from
           AND r.expires_at <= (SELECT clock_timestamp())
         ORDER BY r.expires_at
         LIMIT 200

@@ -179,7 +179,7 @@ func (w *unitWishes) fits(active []unitrows.Unit) bool {
 // endDueTx ends the due holds of a block, except those that other transactions
 // have locked.
 func (in *inputs) endDueTx(ctx context.Context, tx pgx.Tx, ref Ref) error {
-	due, err := reservationrows.DueOfKey(ctx, tx, ref.TenantID, Kind, ref.VariantID, in.now, expireMax)
+	due, err := dueHoldsOf.Read(ctx, tx, dueLimit(ref, expireMax), in.now)
 	if err != nil {
 		return err
 	}

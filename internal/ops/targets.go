@@ -47,7 +47,7 @@ func CartTargets(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cart
 const newestMax = 5000
 
 // variantTargetsSQL reads the tenant's newest rows by the primary keys, and
-// older holds by reservations_held_idx.
+// older holds by reservations_resource_idx.
 const variantTargetsSQL = `
 WITH newest AS MATERIALIZED (
     SELECT r.reservation_id, r.resource_kind, r.resource_key
@@ -66,7 +66,7 @@ ended AS (
 held AS (
     SELECT r.reservation_id
     FROM reservations r
-    WHERE r.tenant_id = $1 AND r.resource_key = $2 AND r.status = 'held' AND r.resource_kind = '` + inventory.Kind + `'
+    WHERE r.tenant_id = $1 AND r.resource_key = $2 AND r.quantity > 0 AND r.status = 'held' AND r.resource_kind = '` + inventory.Kind + `'
     ORDER BY r.expires_at DESC
     LIMIT $3
 ),

@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"context"
+	"regexp"
 	"testing"
 	"time"
 
@@ -17,11 +18,36 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Exec runs a statement. An error fails the test at once.
+// Exec runs a statement. An error fails the test at once. If the statement
+// writes deadlines of reservations, Exec also resets the marks from which due
+// holds are searched; see [ResetMarks].
 func Exec(t testing.TB, db *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
 	if _, err := db.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
+	}
+	if writesDeadlines.MatchString(sql) {
+		ResetMarks(t, db)
+	}
+}
+
+var writesDeadlines = regexp.MustCompile(`(?s)(UPDATE|INSERT INTO) reservations\s.*expires_at`)
+
+// ResetMarks resets the marks from which due holds are searched, as the comments
+// of the schema ask of whoever changes reservations by other means than the
+// product's. A stock that is locked is left out.
+func ResetMarks(t testing.TB, db *pgxpool.Pool) {
+	t.Helper()
+	for _, sql := range []string{
+		`UPDATE inventory_stocks s
+		SET due_from = '-infinity'
+		FROM (SELECT ctid FROM inventory_stocks WHERE due_from <> '-infinity' FOR NO KEY UPDATE SKIP LOCKED) AS free
+		WHERE s.ctid = free.ctid`,
+		`DELETE FROM reservation_marks`,
+	} {
+		if _, err := db.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
 	}
 }
 

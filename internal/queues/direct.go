@@ -42,14 +42,11 @@ type directLane struct {
 // they do not need.
 const expireEvery = 20 * time.Millisecond
 
-// dueExpiry returns what expires further due holds if expireEvery has passed,
-// else nil.
-func (l *directLane) dueExpiry() *inventory.DueExpiry {
+// endsDue reports whether the next decision expires further due holds: once in
+// expireEvery.
+func (l *directLane) endsDue() bool {
 	now, last := time.Since(l.began).Nanoseconds(), l.expired.Load()
-	if !l.traits.endsDue || now-last < int64(expireEvery) || !l.expired.CompareAndSwap(last, now) {
-		return nil
-	}
-	return &l.due
+	return l.traits.endsDue && now-last >= int64(expireEvery) && l.expired.CompareAndSwap(last, now)
 }
 
 // NewDirect makes a Direct. Run makes it report its rate. Only Terms, AgeMax
@@ -152,7 +149,7 @@ func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requestrows.Submis
 		_, err := pgx.ForEachRow(rows, []any{&slot, &mark}, func() error { dd.marks[slot] = mark; return nil })
 		return err
 	})
-	dd.locking = inventory.QueueLocking(b, asks, dd.lane.config.Terms, dd.lane.dueExpiry())
+	dd.locking = inventory.QueueLocking(b, asks, dd.lane.config.Terms, dd.lane.endsDue())
 	return dd
 }
 

@@ -65,8 +65,7 @@ type decider struct {
 	lane    lanes.Lane
 	traits  traits
 	config  DrainConfig
-	due     inventory.DueExpiry // what traits.endsDue ends
-	decided atomic.Int64        // since the last recordRate
+	decided atomic.Int64 // since the last recordRate
 	log     *slog.Logger
 }
 

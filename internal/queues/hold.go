@@ -24,7 +24,7 @@ func (d *decider) holdFuncFor(only *inventory.Ref) holdFunc {
 	case !d.traits.waits && only == nil:
 		return inventory.HoldUnlockedTx
 	case d.traits.endsDue:
-		return withShortLockTimeout(d.due.HoldTx)
+		return withShortLockTimeout(inventory.HoldEndingDueTx)
 	default:
 		return withShortLockTimeout(inventory.HoldTx)
 	}

@@ -85,7 +85,7 @@ func withShortLockTimeout(hold holdFunc) holdFunc {
 		b.Queue(lockTimeoutSQL, strconv.FormatInt(p.lockWait.Milliseconds(), 10))
 		free := func() bool { return false }
 		if ofOneStock(asks) {
-			free = inventory.QueueLocking(b, asks[:1], terms, nil).Complete
+			free = inventory.QueueLocking(b, asks[:1], terms, false).Complete
 		}
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return nil, err

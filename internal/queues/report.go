@@ -97,9 +97,6 @@ func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *o
 func (d *decider) count(ctx context.Context, o *outcomes) {
 	telemetry.Decided(ctx, o.Batch)
 	if o.holding != nil {
-		if d.traits.endsDue {
-			d.due.Committed(o.holding)
-		}
 		telemetry.Expired(ctx, "drain", o.holding.Expired())
 	}
 }

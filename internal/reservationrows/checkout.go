@@ -16,7 +16,7 @@ UPDATE reservations r
 SET checkout_id = $3, expires_at = $4
 FROM unnest($1::uuid[], $2::uuid[]) AS locked (tenant_id, reservation_id)
 WHERE r.tenant_id = locked.tenant_id AND r.reservation_id = locked.reservation_id
-  AND CASE WHEN r.status = 'held' THEN r.checkout_id IS NULL END`
+  AND r.status = 'held' AND r.checkout_id IS NULL`
 
 // QueueLockToCheckout adds to b what locks reservations to a checkout and sets
 // their deadlines, and their audit rows (reservation.extended). It updates the
@@ -26,12 +26,14 @@ WHERE r.tenant_id = locked.tenant_id AND r.reservation_id = locked.reservation_i
 // From then on [MustBeLive] refuses them with ErrCheckoutInProgress. They still
 // expire at the deadline.
 func QueueLockToCheckout(b *pgx.Batch, locked []Reservation, checkoutID uuid.UUID, deadline time.Time, origin audit.Origin) {
-	entries := make([]audit.Entry, len(locked))
+	entries, kinds := make([]audit.Entry, len(locked)), make([]string, len(locked))
 	for i := range locked {
+		kinds[i] = locked[i].ResourceKind
 		entries[i] = locked[i].change(EventExtended, origin, func(r *Reservation) { r.CheckoutID, r.ExpiresAt = checkoutID, deadline })
 	}
 	tenants, ids := split(Refs(locked))
 	b.Queue(lockToCheckoutSQL, tenants, ids, checkoutID, deadline).Exec(exactly(len(locked), "lock to a checkout"))
+	queueLowerMarks(b, kinds, []time.Time{deadline})
 	audit.Queue(b, entries)
 }
 
@@ -44,27 +46,32 @@ ORDER BY r.reservation_id
 FOR NO KEY UPDATE`
 
 // KeepCheckoutTx moves the deadlines of all reservations of a checkout that are
-// held and live to the given time after now, and returns them. It locks only
-// the reservations, and waits for no resource.
+// held and live to the given time after now, unless they are later already, and
+// returns these reservations. It locks only the reservations, and waits for no
+// resource: no deadline becomes earlier than what the marks allow.
 func KeepCheckoutTx(ctx context.Context, tx pgx.Tx, tenantID, checkoutID uuid.UUID, longer time.Duration, origin audit.Origin) ([]Reservation, error) {
 	locked, now, err := lock(ctx, tx, keepSQL, tenantID, checkoutID)
 	if err != nil {
 		return nil, err
 	}
 	kept := locked[:0]
+	var moved []Reservation
 	var entries []audit.Entry
 	for _, r := range locked {
 		if r.Due(now) { // while it waited for a lock
 			continue
 		}
-		entries = append(entries, r.change(EventExtended, origin, func(r *Reservation) { r.ExpiresAt = now.Add(longer) }))
+		if deadline := now.Add(longer); deadline.After(r.ExpiresAt) {
+			entries = append(entries, r.change(EventExtended, origin, func(r *Reservation) { r.ExpiresAt = deadline }))
+			moved = append(moved, r)
+		}
 		kept = append(kept, r)
 	}
-	if len(kept) == 0 {
-		return nil, nil
+	if len(moved) == 0 {
+		return kept, nil
 	}
 	b := &pgx.Batch{}
-	QueueDeadlines(b, kept)
+	QueueDeadlines(b, moved)
 	audit.Queue(b, entries)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("keep the reservations of checkout %s: %w", checkoutID, err)

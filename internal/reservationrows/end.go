@@ -23,16 +23,12 @@ type Ending struct {
 }
 
 // endSQL expires no hold before its deadline, whatever the caller read before.
-// The CASE keeps the planner to the primary key. With plain conditions it could
-// use reservations_held_idx, and on a table that grew since it was last
-// analysed it would read all due holds, and compare each of them with each of
-// the given rows.
 const endSQL = `
 UPDATE reservations r
 SET status = $3, release_reason = nullif($4, ''), ended_at = $5
 FROM unnest($1::uuid[], $2::uuid[]) AS ended (tenant_id, reservation_id)
 WHERE r.tenant_id = ended.tenant_id AND r.reservation_id = ended.reservation_id
-  AND CASE WHEN r.status = 'held' THEN $3 <> 'expired' OR r.expires_at <= $5 END`
+  AND r.status = 'held' AND ($3 <> 'expired' OR r.expires_at <= $5)`
 
 // QueueEnd adds to b the statements that end the reservations and write their
 // audit rows (reservation.committed, reservation.released,

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/internal/pg"
 )
 
-// expiredUnseenSQL reads the clock once; see dueSQL.
+// expiredUnseenSQL reads the clock once; see dueRange.
 const expiredUnseenSQL = `
 SELECT holder.place - 1, unseen.resource_key
 FROM unnest($2::uuid[], $3::text[]) WITH ORDINALITY AS holder (tenant_id, holder_id, place)

@@ -39,8 +39,7 @@ func ExtendTx(ctx context.Context, tx pgx.Tx, refs []Ref, by, lifetimeMax time.D
 
 // lockLiveSQL skips due reservations. Another transaction may have locked one
 // reservation of the holder and wait to expire these. An extension does not
-// lock the resource, which would prevent a deadlock of the two. The statement
-// reads by holder; see heldByHolderSQL.
+// lock the resource, which would prevent a deadlock of the two.
 const lockLiveSQL = `
 SELECT ` + columns + `
 FROM reservations r

@@ -39,70 +39,6 @@ func TryLockTx(ctx context.Context, tx pgx.Tx, refs []Ref) ([]Reservation, time.
 	return lock(ctx, tx, tryLockSQL, tenants, ids)
 }
 
-// lockDueSQL skips rows that another transaction has locked. So a sweep waits
-// for no lock, and cannot deadlock with a transaction that has locked one of
-// these rows and waits for another. See dueSQL.
-const lockDueSQL = `
-SELECT ` + columns + `
-FROM reservations r
-WHERE r.ended_at IS NULL AND r.status = 'held' AND r.expires_at <= (SELECT clock_timestamp()) AND r.resource_kind = $1
-ORDER BY r.expires_at
-LIMIT $2
-FOR NO KEY UPDATE SKIP LOCKED`
-
-// LockDueTx is LockTx for up to limit reservations of a kind that are past
-// their deadline, of every tenant, the longest due first. It waits for no lock:
-// a reservation that another transaction has locked is left out.
-func LockDueTx(ctx context.Context, tx pgx.Tx, kind string, limit int) ([]Reservation, time.Time, error) {
-	var locked *[]Reservation
-	b := &pgx.Batch{}
-	pg.QueueInOrder(b, func() { locked = pg.Collect(b, toReservation, lockDueSQL, kind, limit) })
-	now, err := sendLock(ctx, tx, b)
-	return *locked, now, err
-}
-
-// lockDueOfKeysSQL reads each resource's own range of reservations_held_idx,
-// from a deadline on. See lockDueSQL.
-const lockDueOfKeysSQL = `
-SELECT ` + columns + `
-FROM unnest($2::uuid[], $3::text[], $4::bigint[], $5::timestamptz[]) AS wanted (tenant_id, resource_key, most, since)
-CROSS JOIN LATERAL (
-    SELECT held.*
-    FROM reservations held
-    WHERE held.tenant_id = wanted.tenant_id AND held.resource_kind = $1 AND held.resource_key = wanted.resource_key
-      AND held.status = 'held' AND held.expires_at >= wanted.since AND held.expires_at <= (SELECT coalesce($6, clock_timestamp()))
-    ORDER BY held.expires_at
-    LIMIT wanted.most
-    FOR NO KEY UPDATE SKIP LOCKED
-) AS r`
-
-// DueRange selects reservations of one resource that are past their deadline:
-// at most Most of those that were due at Since or later. The zero Since is any
-// time.
-type DueRange struct {
-	Resource
-	Limit int
-	Since time.Time
-}
-
-// QueueLockDueOfKeys adds to b a statement that locks due reservations of a
-// kind, of each resource the longest due first, and returns them once the batch
-// is sent. Due means past the deadline at now, a reading of the database's clock, or at the
-// present reading if now is zero. The statement waits for no lock: a
-// reservation that another transaction has locked is left out.
-func QueueLockDueOfKeys(b *pgx.Batch, kind string, wanted []DueRange, now time.Time) *[]Reservation {
-	tenants, keys := make([][16]byte, len(wanted)), make([]string, len(wanted))
-	most, since := make([]int64, len(wanted)), make([]time.Time, len(wanted))
-	for i, w := range wanted {
-		tenants[i], keys[i], most[i], since[i] = w.TenantID, w.ResourceKey, int64(w.Limit), w.Since
-	}
-	var at *time.Time
-	if !now.IsZero() {
-		at = &now
-	}
-	return pg.Collect(b, toReservation, lockDueOfKeysSQL, kind, tenants, keys, most, since, at)
-}
-
 // HolderKey names the reservations of one holder on one resource key.
 type HolderKey struct {
 	TenantID              uuid.UUID
@@ -112,8 +48,8 @@ type HolderKey struct {
 // HolderKeyOf returns the holder and the resource key of a reservation.
 func HolderKeyOf(r *Reservation) HolderKey { return HolderKey{r.TenantID, r.HolderID, r.ResourceKey} }
 
-// tryLockNamedSQL reads the pairs by holder; see heldByHolderSQL. It then locks
-// each row that it found by primary key. A row that it cannot lock is returned
+// tryLockNamedSQL reads the pairs by holder. It then locks each row that it
+// found by primary key. A row that it cannot lock is returned
 // as it was read.
 const tryLockNamedSQL = `
 WITH found AS MATERIALIZED (

@@ -30,7 +30,6 @@ func QueueNamed(b *pgx.Batch, kind string, refs []Ref, found func(place int, n N
 	b.Queue(namedSQL, kind, tenants, ids).Query(eachNamed(found))
 }
 
-// heldByHolderKeysSQL reads by holder; see heldByHolderSQL.
 const heldByHolderKeysSQL = `
 SELECT pair.place, held.tenant_id, held.reservation_id, held.holder_id, held.resource_key
 FROM unnest($2::uuid[], $3::text[], $4::text[]) WITH ORDINALITY AS pair (tenant_id, holder_id, resource_key, place)
@@ -63,8 +62,7 @@ func eachNamed(found func(place int, n Named)) func(pgx.Rows) error {
 	}
 }
 
-// lockNamedSQL locks the rows of both lists in one order. It reads by holder;
-// see heldByHolderSQL.
+// lockNamedSQL locks the rows of both lists in one order.
 const lockNamedSQL = `
 SELECT ` + columns + `
 FROM (

@@ -20,6 +20,7 @@ import (
 func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 	t.Parallel()
 	db, tenant, now := pgtest.New(t), uuid.New(), time.Now()
+	due := NewDueOfKeys("k", `'-infinity'::timestamptz`)
 	for _, fill := range []string{
 		`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 		 SELECT $1, gen_random_uuid(), 'k', 'hot', 'h' || n, 1, now(), now(), now() + interval '1 hour'
@@ -37,10 +38,10 @@ func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 			sql  string
 			args []any
 		}{
-			"due of key":    {dueOfKeySQL, []any{tenant, "k", "hot", now, 100}},
-			"due of window": {dueOfWindowSQL, []any{tenant, "k", "hot", "true", "", 100}},
-			"sum":           {sumDueSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, now}},
-			"due of keys":   {lockDueOfKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, "{500}", "{-infinity}", now}},
+			"due of key":    {due.readSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, "{100}", now}},
+			"due of window": {dueOfWindowSQL, []any{"k", tenant, "hot", "true", "", 100}},
+			"sum":           {due.sumSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, now}},
+			"due of keys":   {due.lockSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, "{500}", now}},
 			"lock":          {lockNamedSQL, []any{"k", []uuid.UUID{tenant}, []uuid.UUID{uuid.Max}, []uuid.UUID{tenant}, []string{"till"}, []string{"hot"}}},
 			"try lock":      {tryLockNamedSQL, []any{"k", []uuid.UUID{tenant}, []uuid.UUID{uuid.Max}, []uuid.UUID{tenant}, []string{"till"}, []string{"hot"}}},
 			"holder":        {heldByHolderSQL, []any{tenant, "nobody", "k", 100}},
@@ -74,6 +75,7 @@ func TestMostlyDue(t *testing.T) {
 	now, since := time.Now(), time.Now().Add(-9*time.Hour)
 	hotPath := db.Config()
 	pg.ForceGenericPlans(hotPath)
+	all, marked := NewDueOfKeys("k", `'-infinity'::timestamptz`), NewDueOfKeys("k", `'`+since.Format(time.RFC3339)+`'::timestamptz`)
 	for _, known := range []string{"before it is analysed", "once it is analysed"} {
 		for name, find := range map[string]func(pgx.Tx) ([]Reservation, error){
 			"due": func(tx pgx.Tx) ([]Reservation, error) { return Due(t.Context(), tx, DueQuery{Kind: "k"}, 500) },
@@ -81,13 +83,13 @@ func TestMostlyDue(t *testing.T) {
 				return Due(t.Context(), tx, DueQuery{Kind: "k", From: since}, 500)
 			},
 			"lock due": func(tx pgx.Tx) ([]Reservation, error) {
-				due, _, err := LockDueTx(t.Context(), tx, "k", 500)
-				return due, err
+				_, locked, _, err := LockDueTx(t.Context(), tx, DueQuery{Kind: "k"}, 500)
+				return locked, err
 			},
 		} {
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-				if due, read := rowsRead(t, db, mode, find); due != 500 || read > 600 {
-					t.Errorf("%s, %s found %d rows and read %d, want 500 and at most 600 (%s)", known, name, due, read, mode)
+				if due, read := rowsRead(t, db, mode, find); due != 500 || read > 1100 {
+					t.Errorf("%s, %s found %d rows and read %d, want 500 and at most 1100 (%s)", known, name, due, read, mode)
 				}
 			}
 		}
@@ -96,10 +98,10 @@ func TestMostlyDue(t *testing.T) {
 			sql    string
 			args   []any
 		}{
-			"due of key":      {db.Config().ConnConfig, dueOfKeySQL, []any{tenant, "k", "key", now, 500}},
-			"due of window":   {db.Config().ConnConfig, dueOfWindowSQL, []any{tenant, "k", "key", "true", "", 500}},
-			"due of keys":     {hotPath.ConnConfig, lockDueOfKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"key"}, "{500}", "{-infinity}", now}},
-			"since of a mark": {hotPath.ConnConfig, lockDueOfKeysSQL, []any{"k", []uuid.UUID{tenant}, []string{"key"}, "{500}", "{" + since.Format(time.RFC3339) + "}", now}},
+			"due of key":    {db.Config().ConnConfig, all.readSQL, []any{"k", []uuid.UUID{tenant}, []string{"key"}, "{500}", now}},
+			"due of window": {db.Config().ConnConfig, dueOfWindowSQL, []any{"k", tenant, "key", "true", "", 500}},
+			"due of keys":   {hotPath.ConnConfig, all.lockSQL, []any{"k", []uuid.UUID{tenant}, []string{"key"}, "{500}", now}},
+			"from a mark":   {hotPath.ConnConfig, marked.lockSQL, []any{"k", []uuid.UUID{tenant}, []string{"key"}, "{500}", now}},
 		} {
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 				if plan, _ := explain(t, read.config, mode, read.sql, read.args); strings.Contains(plan, "Sort") {
@@ -158,8 +160,8 @@ func TestHoldsAreEndedByTheirKeys(t *testing.T) {
 	}
 	args := []any{tenants, ids, "expired", "ttl", time.Now()}
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-		if plan, _ := explain(t, db.Config().ConnConfig, mode, endSQL, args); strings.Contains(plan, "reservations_held_idx") {
-			t.Errorf("the holds are found by the index of due holds (%s):\n%s", mode, plan)
+		if plan, _ := explain(t, db.Config().ConnConfig, mode, endSQL, args); !strings.Contains(plan, "Index Scan using reservations_pkey") {
+			t.Errorf("the holds are not found by their keys (%s):\n%s", mode, plan)
 		}
 	}
 }
@@ -172,7 +174,7 @@ func TestPurgeReadsWithinItsBounds(t *testing.T) {
 	const fillSQL = `
 		INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status,
 		                          first_held_at, held_at, expires_at, ended_at)
-		SELECT $1, gen_random_uuid(), 'k', 'kept', 'h', 1, 'committed', now(), now(), now(), now() - interval '300 days'
+		SELECT $1, gen_random_uuid(), 'k', 'kept', 'h', 1, 'committed', now(), now(), now() - interval '300 days', now() - interval '300 days'
 		FROM generate_series(1, 20000)`
 	if _, err := db.Exec(t.Context(), fillSQL, tenant); err != nil {
 		t.Fatal(err)
@@ -208,8 +210,8 @@ func TestPurgeReadsItsBatch(t *testing.T) {
 	pgtest.Exec(t, db, `
 		INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status,
 		                          first_held_at, held_at, expires_at, ended_at)
-		SELECT $1, gen_random_uuid(), 'k', 'key', 'h', 1, 'committed', now(), now(), now(), now() - (100 + random()) * interval '1 day'
-		FROM generate_series(1, 60000)`, tenant)
+		SELECT $1, gen_random_uuid(), 'k', 'key', 'h', 1, 'committed', now(), now(), ended, ended
+		FROM generate_series(1, 60000) AS n, LATERAL (SELECT now() - (100 + random()) * interval '1 day' + n * interval '0' AS ended) AS past`, tenant)
 	pgtest.Exec(t, db, `VACUUM (ANALYZE) reservations`)
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		deleted, read := rowsRead(t, db, mode, func(tx pgx.Tx) ([]Reservation, error) {
@@ -238,9 +240,9 @@ func TestNextDueReadsWithinItsBound(t *testing.T) {
 		pgtest.Exec(t, db, fillSQL, owner)
 	}
 	for _, known := range []string{"before it is analysed", "once it is analysed"} {
-		for sql, want := range map[string]string{nextDueSQL: "reservations_due_idx on reservations", nextDueOfTenantSQL: "reservations_held_idx on reservations"} {
+		for sql, want := range map[string]string{nextDueSQL: "reservations_deadline_idx on reservations", nextDueOfTenantSQL: "Backward using reservations_pkey on reservations"} {
 			plan, _ := explain(t, db.Config().ConnConfig, "force_custom_plan", sql, []any{tenant, "k", 20, nextDueScan})
-			if !strings.Contains(plan, "Index Scan using "+want) {
+			if !strings.Contains(plan, want) {
 				t.Errorf("%s, it is not read by %s:\n%s", known, want, plan)
 			}
 		}

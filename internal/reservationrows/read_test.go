@@ -66,19 +66,21 @@ func TestDue(t *testing.T) {
 	}
 
 	now := live.HeldAt.Add(time.Minute) // the time at which it was made
-	due, err = reservationrows.DueOfKey(t.Context(), h.DB, h.tenant, seat, "A1", now, 10)
+	ofKeys := reservationrows.NewDueOfKeys(seat, `'-infinity'::timestamptz`)
+	a1 := reservationrows.DueLimit{Resource: reservationrows.Resource{TenantID: h.tenant, ResourceKey: "A1"}, Limit: 10}
+	due, err = ofKeys.Read(t.Context(), h.DB, a1, now)
 	h.Must(err)
 	if diff := cmp.Diff([]uuid.UUID{second.ReservationID, third.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due of A1 (-want +got):\n%s", diff)
 	}
-	due, err = reservationrows.DueOfKey(t.Context(), h.DB, h.tenant, seat, "A1", now.Add(-30*time.Second), 10)
+	due, err = ofKeys.Read(t.Context(), h.DB, a1, now.Add(-30*time.Second))
 	h.Must(err)
 	if diff := cmp.Diff([]uuid.UUID{second.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due of A1 half a minute ago (-want +got):\n%s", diff)
 	}
 
 	tenants := []uuid.UUID{h.tenant, h.tenant, h.tenant, neighbour.tenant}
-	sums, err := reservationrows.SumDue(t.Context(), h.DB, seat, tenants, []string{"A1", "A2", "Z9", "A1"}, now)
+	sums, err := ofKeys.Sum(t.Context(), h.DB, tenants, []string{"A1", "A2", "Z9", "A1"}, now)
 	h.Must(err)
 	got := make(map[reservationrows.Sum]bool)
 	for _, s := range sums {
@@ -155,7 +157,7 @@ func TestScansAreBounded(t *testing.T) {
 	due := h.hold("A1", "ann", 1, -time.Second)
 	old := h.hold("A1", "ann", 1, -2*time.Hour)
 	h.Must(h.end(reservationrows.Expired, old))
-	h.Exec(`UPDATE reservations SET ended_at = ended_at - interval '1 day' WHERE reservation_id = $1`, old.ReservationID)
+	h.Exec(`UPDATE reservations SET ended_at = ended_at - interval '1 day', expires_at = expires_at - interval '1 day' WHERE reservation_id = $1`, old.ReservationID)
 
 	for name, pass := range map[string]func() int{
 		"due": func() int {
@@ -308,7 +310,7 @@ func TestPurgeEnded(t *testing.T) {
 	aged := func(key string, age time.Duration) reservationrows.Reservation {
 		r := h.hold(key, "ann", 1, time.Hour)
 		h.Must(h.end(reservationrows.Released, r))
-		h.Exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2::interval WHERE reservation_id = $1`, r.ReservationID, age)
+		h.Exec(`UPDATE reservations SET ended_at = clock_timestamp() - $2::interval, expires_at = clock_timestamp() - $2::interval WHERE reservation_id = $1`, r.ReservationID, age)
 		return r
 	}
 	third, first, second := aged("A3", 25*time.Hour), aged("A1", 50*time.Hour), aged("A2", 30*time.Hour)
