@@ -109,6 +109,7 @@ var owners = map[string]string{
 	"audit_log":            "audit",
 	"audit_subscriptions":  "audit",
 	"reservations":         "internal/reservationrows",
+	"reservation_marks":    "internal/reservationrows",
 	"inventory_stocks":     "internal/inventory",
 	"postings":             "internal/unitrows",
 	"expiring_tokens":      "internal/tokens",
@@ -133,7 +134,7 @@ var owners = map[string]string{
 var (
 	// ownersExempt may write any table: the schema, and the packages that test,
 	// measure and inject faults.
-	ownersExempt = []string{"migrations", "internal/testkit", "bench/...", "internal/chaos/...", "chaos/..."}
+	ownersExempt = []string{"migrations", "internal/pgtest", "internal/testkit", "bench/...", "internal/chaos/...", "chaos/..."}
 	// withoutSQL work through the packages below them only.
 	withoutSQL = []string{"sweeper"}
 	// withLevels say of each verb that joins the caller's transaction at which

@@ -98,6 +98,11 @@ var timeDamages = []damage{
 		[]string{"times_recorded"}},
 	{"a hold is acknowledged like an expiry", []string{`UPDATE reservations SET dismissed_at = clock_timestamp() WHERE ` + oneHold(heldHat)},
 		[]string{"expiry_acknowledged"}},
+	{"the mark of a variant is past the deadline of a hold", []string{`UPDATE inventory_stocks SET due_from = 'infinity'
+			WHERE reserved > 0`}, []string{"due_found"}},
+	{"the mark of the sweeps is past the deadline of a hold", []string{
+		`INSERT INTO reservation_marks (resource_kind, due_from, noted_at, noted_xid) VALUES ('inventory.variant', 'infinity', clock_timestamp(), '3')
+			ON CONFLICT (resource_kind) DO UPDATE SET due_from = excluded.due_from`}, []string{"due_found"}},
 	{"a request is queued for too long", []string{`UPDATE reservation_requests SET created_at = created_at - interval '12 minutes' WHERE status = 'queued'`},
 		[]string{"queued_in_time"}},
 	{"a request is queued in a lane that is paused", []string{`UPDATE reservation_requests SET created_at = created_at - interval '12 minutes' WHERE status = 'queued'`,

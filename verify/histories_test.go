@@ -132,7 +132,7 @@ func (s *fixture) kernels(tenant uuid.UUID) {
 		s.Must(err)
 		purged, err := kernel.PurgeEnded(ctx, reservations.PurgeOpts{Retention: time.Microsecond, Committed: true})
 		s.Must(err)
-		if purged != 3 {
+		if purged != 1 { // the deadlines of the others are ahead
 			s.TB.Fatalf("%d rooms were purged", purged)
 		}
 	}

@@ -27,6 +27,13 @@ const timesInOrder = `r.first_held_at > r.held_at OR r.first_held_at >= r.expire
 const timesBackwards = `(r.ended_at < r.held_at AND a.ended_id > a.held_id AND a.ended_recorded_at < a.held_recorded_at)
         OR (r.held_at > @now AND a.held_recorded_at > @now)`
 
+// What is due is searched for from a mark on: of a variant by the drains and the
+// reads of its stock, of a kind by the sweeps.
+const dueFound = `CASE WHEN r.status = 'held' THEN
+        r.expires_at < (SELECT m.due_from FROM reservation_marks AS m WHERE m.resource_kind = r.resource_kind)
+        OR (r.resource_kind = 'inventory.variant'
+            AND r.expires_at < (SELECT s.due_from FROM inventory_stocks AS s WHERE s.tenant_id = r.tenant_id AND s.variant_id = r.resource_key)) END`
+
 var reservationChecks = []targetCheck{
 	{"expiry_not_early", "An expired reservation ended at or after its deadline, and for no other reason.",
 		`r.status = 'expired' AND (r.ended_at < r.expires_at OR r.release_reason <> 'ttl')`},
@@ -35,6 +42,7 @@ var reservationChecks = []targetCheck{
 		`r.status = 'released' AND r.ended_at >= r.expires_at`},
 	{"times_in_order", "A reservation was first held, held and ended in this order, by the record, and its deadline came after its first hold.", timesInOrder},
 	{"first_held_kept", "A reservation was first held when it was made, or when the first hold that it replaced was.", firstHeldKept},
+	{"due_found", "No held reservation has a deadline before the marks from which due holds are searched.", dueFound},
 	{"expiry_acknowledged", "Only an expired reservation is acknowledged.", `r.dismissed_at IS NOT NULL AND r.status <> 'expired'`},
 }
 

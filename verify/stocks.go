@@ -33,6 +33,7 @@ CROSS JOIN LATERAL (
     SELECT coalesce(sum(r.quantity), 0) AS quantity
     FROM reservations AS r
     WHERE r.tenant_id = s.tenant_id AND r.resource_key = s.variant_id AND r.resource_kind = 'inventory.variant' AND r.status = 'held'
+      AND r.quantity > 0 AND r.expires_at >= s.due_from
 ) AS held
 WHERE s.reserved <> held.quantity`
 

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/reservationrows"
@@ -472,6 +473,7 @@ func (s *modelShop) pass(random *rand.Rand) {
 			h.lapsedIn = s.m.round
 		}
 	}
+	pgtest.ResetMarks(s.t, s.b.DB)
 	for _, v := range modelVariants {
 		if units := random.Int64N(12); units > 0 && s.m.stocks[v].stock < 30 {
 			_, err := inventory.Adjust(s.t.Context(), s.b.DB, s.b.Tenant, v, units, audit.Origin{})

@@ -58,6 +58,9 @@ func HoldUnlockedTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, term
 // It costs one more statement, in the round trip that locks the stocks. It does
 // not end a variant's due holds if the counters do not cover them, because they
 // would fail the transaction; the sweep reports such a variant.
+//
+// The isolation level and the errors are those of HoldTx: READ COMMITTED, else
+// ErrIsolation; *BacklogError.
 func HoldEndingDueTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms Terms) (*Holding, error) {
 	return holdLockingTx(ctx, tx, requests, terms, true)
 }
