@@ -77,7 +77,7 @@ type sustainedLoad struct {
 	reads  []time.Duration
 }
 
-const dueNowSQL = `SELECT count(*) FROM reservations WHERE ended_at IS NULL AND expires_at <= (SELECT clock_timestamp())`
+const dueNowSQL = `SELECT count(*) FROM reservations WHERE status = 'held' AND quantity >= 1 AND expires_at <= (SELECT clock_timestamp())`
 
 // held is how many requests the worker has granted so far, by its metrics.
 // Counting them in the database would cost more the longer the load lasts.

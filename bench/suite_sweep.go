@@ -79,6 +79,11 @@ func (g *environment) countExpired(ctx context.Context) (r expiredRows, err erro
 // fillDue inserts due holds, the same number for each variant, and gathers the
 // statistics that autovacuum would have gathered.
 func (g *environment) fillDue(ctx context.Context, each int) error {
+	for _, sql := range []string{`DELETE FROM reservation_marks`, `UPDATE inventory_stocks SET due_from = '-infinity'`} {
+		if _, err := g.db.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("reset the marks: %w", err)
+		}
+	}
 	if _, err := g.db.Exec(ctx, fillDueSQL, g.tenant, each, sweepVariants); err != nil {
 		return fmt.Errorf("fill in due holds: %w", err)
 	}
