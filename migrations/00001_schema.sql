@@ -59,8 +59,8 @@ CREATE INDEX idempotency_keys_kept_idx ON idempotency_keys (tenant_id, kept_with
 -- on.
 --
 -- due_from: no hold of the variant with an earlier deadline is held. Under the
--- lock of this row, whoever makes a hold lowers it, and whoever ends one raises
--- it. After a change of the holds by other means, set it to -infinity.
+-- lock of this row, a new hold lowers it, and an ending raises it. After a change
+-- of the holds by other means, set it to -infinity.
 --
 -- named_units: the variant is a block whose units have their own identity. Its
 -- stock is the number of its postings that are not inactive, and reserved the
@@ -204,7 +204,7 @@ CREATE INDEX reservations_resource_idx ON reservations (tenant_id, resource_key,
 CREATE INDEX reservations_deadline_idx ON reservations (expires_at) WHERE quantity >= 1;
 
 -- One row per resource kind. due_from: no reservation of the kind with an earlier
--- deadline is held, so a sweep visits each reservation once. It moves up to about
+-- deadline is held, so sweeps read each reservation once. It moves up to about
 -- noted_at once all transactions below noted_xid have ended, because the holds of
 -- these are visible then, and later ones have later deadlines. After a change of
 -- the reservations by other means, delete the rows.

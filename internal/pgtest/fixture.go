@@ -34,7 +34,7 @@ func Exec(t testing.TB, db *pgxpool.Pool, sql string, args ...any) {
 var writesDeadlines = regexp.MustCompile(`(?s)(UPDATE|INSERT INTO) reservations\s.*expires_at`)
 
 // ResetMarks resets the marks from which due holds are searched, as the comments
-// of the schema ask of whoever changes reservations by other means than the
+// of the schema ask after a change of reservations by other means than the
 // product's. A stock that is locked is left out.
 func ResetMarks(t testing.TB, db *pgxpool.Pool) {
 	t.Helper()

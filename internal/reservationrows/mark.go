@@ -13,7 +13,7 @@ import (
 )
 
 // The mark of a kind is a deadline before which no reservation of the kind is
-// held. It lets a sweep visit each reservation once, although no index says
+// held. It lets sweeps read each reservation once, although no index says
 // which of them have ended.
 //
 // A hold may become visible after its deadline: its transaction was long, or its
