@@ -60,9 +60,13 @@ func TestBusySlotIsTriedAgain(t *testing.T) {
 				lane.Wake(slot)
 				b.Until("the process has drained the slot", func() bool { return b.Get(first).Status == requests.Done })
 			}
-			if _, err := lanes.LeaseTx(t.Context(), other, lanes.Stream{Lane: lanes.Hot, Slot: slot}, nil); err != nil {
-				t.Fatal(err)
-			}
+			b.Until("the process has ended its last drain", func() bool {
+				_, err := lanes.LeaseTx(t.Context(), other, lanes.Stream{Lane: lanes.Hot, Slot: slot}, nil)
+				if err != nil && !errors.Is(err, lanes.ErrBusy) {
+					t.Fatal(err)
+				}
+				return err == nil
+			})
 			second := b.Submit("second", "shoe", 1)
 			lane.Wake(slot)
 			b.Until("the request is decided", func() bool { return b.Get(second).Status == requests.Done })
