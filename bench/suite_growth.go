@@ -121,8 +121,18 @@ ORDER BY n`
 	ageChunk = 100_000
 )
 
+// endedMarksSQL and endedMarkSQL move the marks past the reservations that have
+// ended, as the endings and the sweeps would have done meanwhile.
+const (
+	endedMarksSQL = `UPDATE inventory_stocks SET due_from = 'infinity' WHERE reserved = 0`
+	endedMarkSQL  = `
+INSERT INTO reservation_marks (resource_kind, due_from, noted_at, noted_xid)
+VALUES ('inventory.variant', clock_timestamp() - interval '1 hour', clock_timestamp(), pg_current_xact_id())
+ON CONFLICT (resource_kind) DO NOTHING`
+)
+
 // age inserts the finished rows, lets the lanes raise their low-water marks as
-// they would have done meanwhile, and vacuums.
+// they would have done meanwhile, moves the marks of what is due, and vacuums.
 func (b *bench) age(ctx context.Context, g *environment) error {
 	// A chunk takes longer than the programs' statement_timeout.
 	db, err := openPool(ctx, g.url, 1, map[string]string{"jit": "off", "synchronous_commit": "off"})
@@ -137,8 +147,13 @@ func (b *bench) age(ctx context.Context, g *environment) error {
 		}
 		b.progress("filled in %s finished rows", group(fmt.Sprint(to)))
 	}
-	if _, err := db.Exec(ctx, `VACUUM (ANALYZE) reservation_requests, reservations, audit_log, inventory_stocks`); err != nil {
-		return err
+	for _, sql := range []string{
+		`VACUUM (ANALYZE) reservation_requests, reservations, audit_log, inventory_stocks`,
+		endedMarksSQL, endedMarkSQL,
+	} {
+		if _, err := db.Exec(ctx, sql); err != nil {
+			return err
+		}
 	}
 	for range 3 {
 		if _, err := g.hot.Tick(ctx); err != nil {

@@ -60,7 +60,7 @@ CREATE INDEX idempotency_keys_kept_idx ON idempotency_keys (tenant_id, kept_with
 --
 -- due_from: no hold of the variant with an earlier deadline is held. Under the
 -- lock of this row, a new hold lowers it, and an ending raises it. After a change
--- of the holds by other means, set it to -infinity.
+-- of the holds by other means, set it to the first deadline that is held.
 --
 -- named_units: the variant is a block whose units have their own identity. Its
 -- stock is the number of its postings that are not inactive, and reserved the

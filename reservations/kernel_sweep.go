@@ -31,7 +31,9 @@ type SweepReport struct {
 // one of the calls.
 //
 // The caller schedules it, with a ticker, a cron job or a queue. No promise
-// depends on it.
+// depends on it. But the sweeps move the mark from which the holds of a key are
+// read: without them, each hold reads all reservations of its key that are not
+// purged.
 func (k *Kernel[K, W]) SweepOnce(ctx context.Context, limit int) (report SweepReport, err error) {
 	query, begun := reservationrows.DueQuery{Kind: k.kind}, false
 	report.ExpiredCount, err = k.batches(ctx, "sweep", limit, func(batch int) (n int, more bool, err error) {
@@ -112,8 +114,8 @@ type PurgeOpts struct {
 // those it keeps: committed holds, and rows of other kinds. A million kept rows
 // are about 200 MB of blocks, and take about one second if they are in memory.
 // EndedWithin bounds that: with a retention of 90 days, a daily call with 97
-// days reads one week of deadlines. Call it without the bound if it did not
-// run for a week, and from time to time for holds that were locked each time.
+// days reads one week of deadlines. Call it without the bound if it, or
+// the sweep, did not run for a week, and from time to time for holds that were locked each time.
 //
 // The caller schedules it, as SweepOnce. No program of this module purges a
 // kernel's kinds.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/reservationrows"
 )
 
 // Resource has the capacity of something, and how much of it is taken. The
@@ -110,11 +112,10 @@ func checkInterval[W any]() error {
 }
 
 // takenFrom is the first deadline that counts: of any time if committed units
-// count ($4), else the mark of the sweeps, before which nothing is held.
-const takenFrom = `(
-    SELECT coalesce((SELECT m.due_from FROM reservation_marks m WHERE m.resource_kind = $2 AND NOT $4), '-infinity'))`
+// count ($4), else by the mark of the sweeps, before which nothing is held.
+var takenFrom = reservationrows.MarkOf("m.resource_kind = $2 AND NOT $4")
 
-const sumSQL = `
+var sumSQL = `
 SELECT coalesce(sum(r.quantity), 0)::bigint
 FROM reservations r
 WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.quantity > 0 AND r.expires_at >= ` + takenFrom + `
@@ -136,7 +137,7 @@ func taken[K, W any](ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, kind st
 	return sum, nil
 }
 
-const windowsSQL = `
+var windowsSQL = `
 SELECT coalesce(r.resource_window, ''), sum(r.quantity)::bigint
 FROM reservations r
 WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.resource_key = $3 AND r.quantity > 0 AND r.expires_at >= ` + takenFrom + `

@@ -473,7 +473,7 @@ func (s *modelShop) pass(random *rand.Rand) {
 			h.lapsedIn = s.m.round
 		}
 	}
-	pgtest.ResetMarks(s.t, s.b.DB)
+	pgtest.LowerMarks(s.t, s.b.DB)
 	for _, v := range modelVariants {
 		if units := random.Int64N(12); units > 0 && s.m.stocks[v].stock < 30 {
 			_, err := inventory.Adjust(s.t.Context(), s.b.DB, s.b.Tenant, v, units, audit.Origin{})

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
@@ -67,7 +66,7 @@ const minDueToWait = 5 * time.Second
 
 // OldestDue returns how long the oldest due hold is past its deadline, 0 if no
 // hold is due.
-func OldestDue(ctx context.Context, db audit.Querier) (time.Duration, error) {
+func OldestDue(ctx context.Context, db pg.Batcher) (time.Duration, error) {
 	oldest, err := reservationrows.OldestDue(ctx, db, Kind)
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest due hold: %w", err)

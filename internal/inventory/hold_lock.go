@@ -73,7 +73,7 @@ func holdLockingTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, terms
 	pg.QueueIsolation(b)
 	in.queue(b, lockSQL, refs)
 	if endDue {
-		due = dueHoldsOf.QueueLock(b, endable(requests, refs), time.Time{})
+		due = dueHoldsOf.QueueLockSome(b, endable(requests, refs))
 	}
 	pg.QueueClock(b, &in.now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
@@ -191,7 +191,7 @@ func (l *Locking) HoldTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest)
 // deadlock.
 func (in *inputs) lockDueTx(ctx context.Context, tx pgx.Tx, wanted []reservationrows.DueLimit) error {
 	b := &pgx.Batch{}
-	due := dueHoldsOf.QueueLock(b, wanted, time.Time{})
+	due := dueHoldsOf.QueueLockSome(b, wanted)
 	pg.QueueClock(b, &in.now)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("lock due holds of %d variants: %w", len(wanted), err)

@@ -67,6 +67,7 @@ held AS (
     SELECT r.reservation_id
     FROM reservations r
     WHERE r.tenant_id = $1 AND r.resource_key = $2 AND r.quantity > 0 AND r.status = 'held' AND r.resource_kind = '` + inventory.Kind + `'
+      AND r.expires_at >= (SELECT s.due_from FROM inventory_stocks s WHERE s.tenant_id = $1 AND s.variant_id = $2)
     ORDER BY r.expires_at DESC
     LIMIT $3
 ),

@@ -2,6 +2,7 @@ package pgtest
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"testing"
 	"time"
@@ -19,35 +20,46 @@ func Must(t testing.TB, err error) {
 }
 
 // Exec runs a statement. An error fails the test at once. If the statement
-// writes deadlines of reservations, Exec also resets the marks from which due
-// holds are searched; see [ResetMarks].
+// writes deadlines of reservations, Exec also moves back the marks from which due
+// holds are searched; see [LowerMarks].
 func Exec(t testing.TB, db *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
 	if _, err := db.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	if writesDeadlines.MatchString(sql) {
-		ResetMarks(t, db)
+		LowerMarks(t, db)
 	}
 }
 
 var writesDeadlines = regexp.MustCompile(`(?s)(UPDATE|INSERT INTO) reservations\s.*expires_at`)
 
-// ResetMarks resets the marks from which due holds are searched, as the comments
-// of the schema ask after a change of reservations by other means than the
-// product's. A stock that is locked is left out.
-func ResetMarks(t testing.TB, db *pgxpool.Pool) {
+// LowerMarks moves back those of the marks from which due holds are searched that
+// are past the deadline of a hold, as is necessary after a change of reservations
+// by other means than the product's. A mark that stays locked fails the test.
+func LowerMarks(t testing.TB, db *pgxpool.Pool) {
 	t.Helper()
-	for _, sql := range []string{
-		`UPDATE inventory_stocks s
-		SET due_from = '-infinity'
-		FROM (SELECT ctid FROM inventory_stocks WHERE due_from <> '-infinity' FOR NO KEY UPDATE SKIP LOCKED) AS free
-		WHERE s.ctid = free.ctid`,
-		`DELETE FROM reservation_marks`,
-	} {
-		if _, err := db.Exec(t.Context(), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
+	err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+		for _, sql := range []string{
+			`SET LOCAL lock_timeout = '10s'`,
+			`UPDATE inventory_stocks s
+			SET due_from = held.earliest
+			FROM (SELECT tenant_id, resource_key, min(expires_at) AS earliest
+			      FROM reservations WHERE status = 'held' AND resource_kind = 'inventory.variant' GROUP BY 1, 2) AS held
+			WHERE s.tenant_id = held.tenant_id AND s.variant_id = held.resource_key AND s.due_from > held.earliest`,
+			`UPDATE reservation_marks m
+			SET due_from = held.earliest, noted_xid = '18446744073709551615'
+			FROM (SELECT resource_kind, min(expires_at) AS earliest FROM reservations WHERE status = 'held' GROUP BY 1) AS held
+			WHERE m.resource_kind = held.resource_kind AND m.due_from > held.earliest`,
+		} {
+			if _, err := tx.Exec(t.Context(), sql); err != nil {
+				return fmt.Errorf("%s: %w", sql, err)
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -84,18 +84,27 @@ func Due(ctx context.Context, db pg.Batcher, query DueQuery, limit int) (due []R
 	for i, id := range query.ExceptTenants {
 		all[i] = id
 	}
+	found := make(map[Ref]bool)
 	for from, scan := query.From, scanMax; ; {
-		found, err := pg.ReadInOrder(ctx, db, toReservation, dueSQL, query.Kind, limit-len(due), from, tenants, keys, all, scan)
+		// The statement may read again what was found at the deadline from.
+		again := 0
+		for i := range due {
+			if due[i].ExpiresAt.Equal(from) {
+				again++
+			}
+		}
+		wanted := limit - len(due) + again
+		read, err := pg.ReadInOrder(ctx, db, toReservation, dueSQL, query.Kind, wanted, from, tenants, keys, all, scan)
 		if err != nil {
 			return nil, fmt.Errorf("read due %s: %w", query.Kind, err)
 		}
-		for _, r := range found {
-			// the last statement may have read the first deadline of this one
-			if !slices.ContainsFunc(due, func(d Reservation) bool { return d.ExpiresAt.Equal(from) && d.Ref() == r.Ref() }) {
+		for _, r := range read {
+			if !found[r.Ref()] && len(due) < limit {
+				found[r.Ref()] = true
 				due = append(due, r)
 			}
 		}
-		if len(due) >= limit {
+		if len(due) == limit || len(read) == wanted {
 			return due, nil
 		}
 		beyond, err := pg.ReadInOrder(ctx, db, pgx.RowTo[time.Time], beyondSQL, query.Kind, scan, from)
@@ -105,7 +114,7 @@ func Due(ctx context.Context, db pg.Batcher, query DueQuery, limit int) (due []R
 		if len(beyond) == 0 {
 			return due, nil
 		}
-		if beyond[0].Equal(from) { // so many have one deadline
+		if !beyond[0].After(from) { // so many have one deadline
 			scan *= 2
 		}
 		from = beyond[0]
@@ -125,30 +134,38 @@ func LockDueTx(ctx context.Context, tx pgx.Tx, query DueQuery, limit int) (found
 	return found, locked, now, err
 }
 
-const oldestDueSQL = `
-SELECT greatest(extract(epoch FROM clock_timestamp() - r.expires_at), 0)::double precision
-FROM reservations r
-WHERE r.quantity >= 1 AND r.expires_at >= (SELECT coalesce(` + dueFrom + `, '-infinity')) AND r.expires_at <= (SELECT clock_timestamp())
-  AND r.status = 'held' AND r.resource_kind = $1
-ORDER BY r.expires_at
-LIMIT 1`
-
 // OldestDue returns how long the oldest due reservation of a kind is past its
 // deadline, 0 if none is due.
-func OldestDue(ctx context.Context, db audit.Querier, kind string) (time.Duration, error) {
-	seconds, err := pg.Select(ctx, db, pgx.RowTo[float64], oldestDueSQL, kind)
-	if err != nil || len(seconds) == 0 {
+func OldestDue(ctx context.Context, db pg.Batcher, kind string) (time.Duration, error) {
+	due, err := Due(ctx, db, DueQuery{Kind: kind}, 1)
+	if err != nil || len(due) == 0 {
 		return 0, err
 	}
-	return time.Duration(seconds[0] * float64(time.Second)), nil
+	var now time.Time
+	b := &pgx.Batch{}
+	pg.QueueClock(b, &now)
+	err = db.SendBatch(ctx, b).Close()
+	return max(now.Sub(due[0].ExpiresAt), 0), err
+}
+
+// keptBehind is how far behind the mark of its kind a kernel counts and searches
+// the reservations of a key. The mark may pass a hold after the clock was set
+// back (see MoveMark), and then only a sweep must miss it.
+const keptBehind = `interval '1 day'`
+
+// MarkOf is a SQL expression of the deadline from which a kernel counts the
+// reservations of a key. which is the condition that selects the mark m;
+// without a mark, all are counted.
+func MarkOf(which string) string {
+	return `(SELECT coalesce((SELECT m.due_from - ` + keptBehind + ` FROM reservation_marks m WHERE ` + which + `), '-infinity'))`
 }
 
 // dueOfWindowSQL waits for no lock. See dueRange.
-const dueOfWindowSQL = `
+var dueOfWindowSQL = `
 SELECT ` + columns + `
 FROM reservations r
 WHERE r.resource_kind = $1 AND r.tenant_id = $2 AND r.resource_key = $3 AND r.quantity > 0 AND r.status = 'held'
-  AND r.expires_at >= (SELECT coalesce(` + dueFrom + `, '-infinity')) AND r.expires_at <= (SELECT clock_timestamp())
+  AND r.expires_at >= ` + MarkOf("m.resource_kind = $1") + ` AND r.expires_at <= (SELECT clock_timestamp())
   AND ($4 OR coalesce(r.resource_window, '') = $5)
 ORDER BY r.expires_at
 LIMIT $6`

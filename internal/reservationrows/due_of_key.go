@@ -3,6 +3,8 @@ package reservationrows
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,31 +17,51 @@ import (
 // DueOfKeys reads the reservations of single resources that are held and past
 // their deadline. It reads each resource's own range of
 // reservations_resource_idx, from the resource's mark on.
-type DueOfKeys struct{ kind, lockSQL, readSQL, sumSQL string }
+type DueOfKeys struct{ kind, lockSQL, lockSomeSQL, readSQL, sumSQL string }
+
+// someMax is how many reservations of a resource QueueLockSome reads at most.
+const someMax = 5000
 
 // NewDueOfKeys returns what reads the due reservations of a kind. mark is a SQL
 // expression of the mark of the resource (wanted.tenant_id,
 // wanted.resource_key): no reservation of it with an earlier deadline is held.
 func NewDueOfKeys(kind, mark string) DueOfKeys {
-	due := `r.tenant_id = wanted.tenant_id AND r.resource_kind = $1 AND r.resource_key = wanted.resource_key AND r.quantity > 0
-      AND r.status = 'held' AND r.expires_at >= (SELECT ` + mark + `)`
-	read := `
+	ofResource := func(alias string) string {
+		return strings.ReplaceAll(`r.tenant_id = wanted.tenant_id AND r.resource_kind = $1 AND r.resource_key = wanted.resource_key
+      AND r.quantity > 0 AND r.expires_at >= (SELECT `, "r.", alias+".") + mark + `)`
+	}
+	due := ofResource("r") + ` AND r.status = 'held'`
+	read := func(until string) string {
+		return `
 SELECT ` + columns + `
 FROM unnest($2::uuid[], $3::text[], $4::bigint[]) AS wanted (tenant_id, resource_key, most)
 CROSS JOIN LATERAL (
     SELECT r.*
     FROM reservations r
-    WHERE ` + due + ` AND r.expires_at <= (SELECT coalesce($5, clock_timestamp()))
+    WHERE ` + due + `
+      AND r.expires_at <= (SELECT ` + until + `)
     ORDER BY r.expires_at
     LIMIT wanted.most
     `
-	return DueOfKeys{
-		kind: kind,
+	}
+	const (
 		// The clock and the row of the mark are read under the locks that the
 		// transaction has.
-		lockSQL: read + `FOR NO KEY UPDATE SKIP LOCKED
-) AS r`,
-		readSQL: read + `) AS r`,
+		now  = `coalesce($5, clock_timestamp())`
+		lock = `FOR NO KEY UPDATE SKIP LOCKED
+) AS r`
+	)
+	return DueOfKeys{
+		kind:    kind,
+		lockSQL: read(now) + lock,
+		lockSomeSQL: read(`least(`+now+`, (
+        SELECT next.expires_at
+        FROM reservations next
+        WHERE `+ofResource("next")+` AND next.expires_at <= (SELECT `+now+`)
+        ORDER BY next.expires_at
+        OFFSET `+strconv.Itoa(someMax)+`
+        LIMIT 1))`) + lock,
+		readSQL: read(now) + `) AS r`,
 		// Each resource is read individually. With a plain join, on a table that
 		// grew since it was last analysed, the planner may read all holds once
 		// for each resource.
@@ -76,12 +98,23 @@ func splitLimits(wanted []DueLimit) (tenants [][16]byte, keys []string, most []i
 // reading if now is zero. The statement waits for no lock: a reservation that
 // another transaction has locked is left out.
 func (d DueOfKeys) QueueLock(b *pgx.Batch, wanted []DueLimit, now time.Time) *[]Reservation {
+	return d.queueLock(b, d.lockSQL, wanted, now)
+}
+
+// QueueLockSome is QueueLock for what is due now, and reads at most 5,000
+// reservations of each resource from its mark on. A due reservation that cannot
+// be ended keeps the mark before all that end after it, so it may miss some.
+func (d DueOfKeys) QueueLockSome(b *pgx.Batch, wanted []DueLimit) *[]Reservation {
+	return d.queueLock(b, d.lockSomeSQL, wanted, time.Time{})
+}
+
+func (d DueOfKeys) queueLock(b *pgx.Batch, sql string, wanted []DueLimit, now time.Time) *[]Reservation {
 	tenants, keys, most := splitLimits(wanted)
 	var at *time.Time
 	if !now.IsZero() {
 		at = &now
 	}
-	return pg.Collect(b, toReservation, d.lockSQL, d.kind, tenants, keys, most, at)
+	return pg.Collect(b, toReservation, sql, d.kind, tenants, keys, most, at)
 }
 
 // Read returns due reservations of one resource at now, a reading of the

@@ -159,6 +159,50 @@ func TestDueAmongWhatHasEnded(t *testing.T) {
 	}
 }
 
+// A statement stops reading among holds with one deadline. None of them is
+// missed, and none is found twice.
+func TestDueAtTheEndOfAScan(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t)
+	h.Exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status, release_reason,
+	                                  first_held_at, held_at, expires_at, ended_at)
+		SELECT $1, gen_random_uuid(), $2, 'A1', 'h' || n, 1, CASE WHEN n <= 19950 THEN 'committed' ELSE 'held' END, NULL, at, at,
+		       at + CASE WHEN n <= 19950 THEN n / 1000 * interval '1 second' WHEN n <= 20049 THEN interval '1 hour' ELSE interval '2 hours' END,
+		       CASE WHEN n <= 19950 THEN at END
+		FROM generate_series(1, 20079) AS n, (SELECT clock_timestamp() - interval '1 day' AS at) AS past`, h.tenant, seat)
+	for limit, want := range map[int]int{1000: 129, 129: 129, 100: 100, 60: 60, 1: 1} {
+		due, err := reservationrows.Due(t.Context(), h.DB, reservationrows.DueQuery{Kind: seat}, limit)
+		h.Must(err)
+		seen := make(map[uuid.UUID]bool)
+		for _, r := range due {
+			seen[r.ReservationID] = true
+		}
+		if len(due) != want || len(seen) != want {
+			t.Errorf("%d found, %d of them distinct, want %d", len(due), len(seen), want)
+		}
+	}
+}
+
+// The mark moves past more than one statement reads, in one call.
+func TestMarkMovesPastABacklog(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t)
+	h.Exec(`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status,
+	                                  first_held_at, held_at, expires_at, ended_at)
+		SELECT $1, gen_random_uuid(), $2, 'A1', 'h' || n, 1, 'committed', at, at, at + n * interval '1 second', at
+		FROM generate_series(1, 120000) AS n, (SELECT clock_timestamp() - interval '10 days' AS at) AS past`, h.tenant, seat)
+	last := h.hold("A1", "ann", 1, -time.Hour)
+	h.Must(reservationrows.MoveMark(t.Context(), h.DB, seat))
+	h.Until("the mark has moved", func() bool {
+		h.Must(reservationrows.MoveMark(t.Context(), h.DB, seat))
+		moved := h.Int(`SELECT count(*) FROM reservation_marks WHERE due_from > '-infinity'`) == 1
+		if moved && h.Int(`SELECT count(*) FROM reservation_marks WHERE due_from = $1`, last.ExpiresAt) != 1 {
+			t.Fatal("one call has not moved the mark to the first hold that is held")
+		}
+		return moved
+	})
+}
+
 // An ending updates the row in its page and writes no index.
 func TestEndingsAreHeapOnly(t *testing.T) {
 	t.Parallel()

@@ -42,6 +42,7 @@ func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 			"due of window": {dueOfWindowSQL, []any{"k", tenant, "hot", "true", "", 100}},
 			"sum":           {due.sumSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, now}},
 			"due of keys":   {due.lockSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, "{500}", now}},
+			"some of keys":  {due.lockSomeSQL, []any{"k", []uuid.UUID{tenant}, []string{"hot"}, "{500}", now}},
 			"lock":          {lockNamedSQL, []any{"k", []uuid.UUID{tenant}, []uuid.UUID{uuid.Max}, []uuid.UUID{tenant}, []string{"till"}, []string{"hot"}}},
 			"try lock":      {tryLockNamedSQL, []any{"k", []uuid.UUID{tenant}, []uuid.UUID{uuid.Max}, []uuid.UUID{tenant}, []string{"till"}, []string{"hot"}}},
 			"holder":        {heldByHolderSQL, []any{tenant, "nobody", "k", 100}},
@@ -240,7 +241,7 @@ func TestNextDueReadsWithinItsBound(t *testing.T) {
 		pgtest.Exec(t, db, fillSQL, owner)
 	}
 	for _, known := range []string{"before it is analysed", "once it is analysed"} {
-		for sql, want := range map[string]string{nextDueSQL: "reservations_deadline_idx on reservations", nextDueOfTenantSQL: "Backward using reservations_pkey on reservations"} {
+		for sql, want := range map[string]string{nextDueSQL: "Index Scan using reservations_deadline_idx on reservations", nextDueOfTenantSQL: "Index Scan Backward using reservations_pkey on reservations"} {
 			plan, _ := explain(t, db.Config().ConnConfig, "force_custom_plan", sql, []any{tenant, "k", 20, nextDueScan})
 			if !strings.Contains(plan, want) {
 				t.Errorf("%s, it is not read by %s:\n%s", known, want, plan)
