@@ -156,7 +156,7 @@ func (c Config) withDefaults() (_ Config, err error) {
 	c.Intake.AgeMax, c.Intake.StopTimeout = c.QueueAgeMax, c.StopTimeout
 	c.Groups.Log, c.Groups.StopTimeout = c.Log, c.StopTimeout
 	for _, lane := range []*queues.LaneConfig{&c.Hot, &c.Normal} {
-		lane.AgeMax, lane.Terms, lane.StopTimeout, lane.DepthMax = c.QueueAgeMax, c.Terms, c.StopTimeout, c.Intake.DepthMax
+		lane.AgeMax, lane.Terms, lane.StopTimeout = c.QueueAgeMax, c.Terms, c.StopTimeout
 		lane.Part, lane.Parts = c.Part, c.Parts
 		lane.Off = lane.Off || c.NoLanes
 	}

@@ -76,7 +76,7 @@ func (g *environment) submit(ctx context.Context, n int, long time.Duration, eno
 // submitAll is submit with submissions made by next.
 func (g *environment) submitAll(ctx context.Context, n int, long time.Duration, enough <-chan struct{}, next func() requestrows.Submission) (s sample, err error) {
 	config := g.intake
-	config.Load = queues.NewLoad(g.admissions, config.DepthMax).Read
+	config.Load = queues.NewLoad(g.admissions).Read
 	in, err := admission.NewIntake(g.admissions, g.inserter, config)
 	if err != nil {
 		return s, err

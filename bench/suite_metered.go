@@ -123,7 +123,7 @@ func (g *environment) passes(ctx context.Context, n int, all bool) ([]admission.
 func (g *environment) enter(ctx context.Context, e entrance, passes []admission.Credentials) (s sample, err error) {
 	in, err := admission.NewIntake(g.admissions, g.inserter, admission.IntakeConfig{
 		GroupMax: meteredGroup, DepthMax: plenty, TenantSharePercent: 100, Metered: e.metered, Committers: e.committers,
-		Load: queues.NewLoad(g.admissions, plenty).Read,
+		Load: queues.NewLoad(g.admissions).Read,
 	})
 	if err != nil {
 		return s, err

@@ -270,7 +270,7 @@ func TestDirectDecisionLeavesHoldsOfLockedStock(t *testing.T) {
 	t.Parallel()
 	b := newHot(t)
 	b.Decider = b.NewDecider(queues.DrainConfig{})
-	config := admission.IntakeConfig{Decider: b.Decider, Load: queues.NewLoad(b.DB, 0).Read}
+	config := admission.IntakeConfig{Decider: b.Decider, Load: queues.NewLoad(b.DB).Read}
 	for _, variant := range []string{"shoe", "sock"} {
 		b.Stock(variant, 10)
 	}
@@ -391,7 +391,7 @@ func TestRoutesOutlastAPause(t *testing.T) {
 	t.Parallel()
 	b := testkit.New(t, lanes.Hot)
 	b.Stock("shoe", 10)
-	in, err := admission.NewIntake(b.DB, b.Inserter, admission.IntakeConfig{Load: queues.NewLoad(b.DB, 0).Read})
+	in, err := admission.NewIntake(b.DB, b.Inserter, admission.IntakeConfig{Load: queues.NewLoad(b.DB).Read})
 	pgtest.Must(t, err)
 	pgtest.Must(t, in.Refresh(t.Context()))
 	s := waiting("a", "shoe", "")

@@ -42,7 +42,7 @@ type bounded struct {
 
 func newBounded(t *testing.T, b *testkit.Fixture, config admission.IntakeConfig) *bounded {
 	t.Helper()
-	in := &bounded{published: queues.NewLoad(b.DB, 0)}
+	in := &bounded{published: queues.NewLoad(b.DB)}
 	in.load.Store(&lanes.Load{Lanes: map[lanes.Lane]lanes.LaneLoad{}})
 	config.Load = func(context.Context, time.Duration) (lanes.Load, error) { return *in.load.Load(), nil }
 	in.Intake = b.Intake(config)

@@ -29,7 +29,7 @@ func TestNewQuantityOnceUntracked(t *testing.T) {
 	}
 	direct := func(b *testkit.Fixture) requests.Request {
 		b.Decider = b.NewDecider(queues.DrainConfig{})
-		in := b.Intake(admission.IntakeConfig{Decider: b.Decider, Load: queues.NewLoad(b.DB, 0).Read})
+		in := b.Intake(admission.IntakeConfig{Decider: b.Decider, Load: queues.NewLoad(b.DB).Read})
 		b.Settle(in)
 		return b.SubmitDirect(in, set("a", "shoe", 1)).Request
 	}

@@ -113,7 +113,7 @@ func (s *storm) process(config queues.DrainConfig) {
 	admitting := *s.b
 	admitting.DB = s.pool(4)
 	in, err := admission.NewIntake(admitting.DB, s.b.Inserter, admission.IntakeConfig{
-		Decider: admitting.NewDecider(config), Load: queues.NewLoad(admitting.DB, 0).Read, GroupMax: 20,
+		Decider: admitting.NewDecider(config), Load: queues.NewLoad(admitting.DB).Read, GroupMax: 20,
 	})
 	if err != nil {
 		s.t.Fatal(err)

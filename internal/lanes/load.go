@@ -92,27 +92,27 @@ func BeginCountTx(ctx context.Context, tx pgx.Tx, every time.Duration) (due bool
 
 // PublishLoad is the end of a SQL statement that publishes the load of all
 // lanes. Its CTE waiting (lane, slot, tenant_id, depth, oldest) has the
-// undecided requests. $1 is the last sequence number drawn, $3 is LoadMax.
+// undecided requests. $1 is the last sequence number drawn, $2 is LoadMax.
 const PublishLoad = `, streams AS MATERIALIZED (
     SELECT lane, slot, row_number() OVER (PARTITION BY lane ORDER BY min(oldest)) AS place,
-           jsonb_build_object('depth', sum(depth), 'oldest_seconds', extract(epoch FROM clock_timestamp() - min(oldest)),
+           jsonb_build_object('depth', round(sum(depth)), 'oldest_seconds', extract(epoch FROM clock_timestamp() - min(oldest)),
                               'sole_tenant', CASE WHEN count(*) = 1 THEN min(tenant_id::text) END) AS load
     FROM waiting
     GROUP BY lane, slot
 ), owners AS MATERIALIZED (
-    SELECT lane, tenant_id, sum(depth) AS depth, row_number() OVER (PARTITION BY lane ORDER BY sum(depth) DESC) AS place
+    SELECT lane, tenant_id, round(sum(depth)) AS depth, row_number() OVER (PARTITION BY lane ORDER BY sum(depth) DESC) AS place
     FROM waiting
     GROUP BY lane, tenant_id
 )
 INSERT INTO lane_loads (lane, drawn, load, counted_at, published_at)
 SELECT control.lane, $1,
-       (SELECT jsonb_build_object('depth', coalesce(sum(depth), 0), 'tenants', count(*),
-                                  'deepest', coalesce(jsonb_object_agg(tenant_id, depth) FILTER (WHERE place <= $3), '{}'))
+       (SELECT jsonb_build_object('depth', (SELECT coalesce(round(sum(depth)), 0) FROM waiting WHERE waiting.lane = control.lane), 'tenants', count(*),
+                                  'deepest', coalesce(jsonb_object_agg(tenant_id, depth) FILTER (WHERE place <= $2), '{}'))
         FROM owners
         WHERE owners.lane = control.lane)
        || (SELECT jsonb_build_object('streams', coalesce(jsonb_object_agg(slot, load), '{}'))
            FROM streams
-           WHERE streams.lane = control.lane AND place <= $3),
+           WHERE streams.lane = control.lane AND place <= $2),
        statement_timestamp(), clock_timestamp()
 FROM ` + Controls + ` control
 ON CONFLICT (lane) DO UPDATE

@@ -37,8 +37,6 @@ const (
 
 // Config is what a Reader knows of the programs.
 type Config struct {
-	// DepthMax is the intakes' DepthMax; 0 is its default.
-	DepthMax int
 	// Arrivals means that API processes measure how many requests arrive
 	// (package signals). Without it, the rates of arrival are null.
 	Arrivals bool
@@ -53,7 +51,7 @@ type Reader struct {
 
 // NewReader makes a Reader.
 func NewReader(db *pgxpool.Pool, config Config) *Reader {
-	return &Reader{db: db, load: queues.NewLoad(db, config.DepthMax), arrivals: config.Arrivals}
+	return &Reader{db: db, load: queues.NewLoad(db), arrivals: config.Arrivals}
 }
 
 // Overview is the state of the service as one tenant's operator sees it. Lanes,

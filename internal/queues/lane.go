@@ -36,9 +36,6 @@ type LaneConfig struct {
 	// TickEvery is the interval of ticks, which find slots with work whether a
 	// wake came or not; default 1 s.
 	TickEvery time.Duration
-	// DepthMax is the intakes' DepthMax, for the load that Run publishes;
-	// default 100,000.
-	DepthMax int
 	// StopTimeout is how long Run lets the transactions under way continue
 	// after its context has ended; default 7 s.
 	StopTimeout time.Duration
@@ -101,7 +98,7 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, name lanes.Lane, policy ClaimPo
 	return &Lane{
 		name: name, traits: traits, config: config, drains: drains, log: log, permits: newPermits(config.Concurrency, lockWaits),
 		streams: make(map[int16]*stream), retries: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		drain: drain, load: NewLoad(db, config.DepthMax),
+		drain: drain, load: NewLoad(db),
 		watch: lockWatch{db: db, probing: make(chan struct{}, 1)},
 	}, nil
 }

@@ -21,7 +21,7 @@ import (
 // count counts and publishes the load, and returns it.
 func count(b *testkit.Fixture) lanes.Load {
 	b.TB.Helper()
-	load := queues.NewLoad(b.DB, 0)
+	load := queues.NewLoad(b.DB)
 	b.Until("the load is published", func() bool {
 		published, err := load.Publish(b.TB.Context(), 0)
 		if err != nil {
@@ -114,7 +114,7 @@ func TestLoadIsBounded(t *testing.T) {
 func TestOneProcessCounts(t *testing.T) {
 	t.Parallel()
 	b := testkit.New(t, lanes.Normal)
-	load := queues.NewLoad(b.DB, 0)
+	load := queues.NewLoad(b.DB)
 	publish := func(every time.Duration, want bool, when string) {
 		t.Helper()
 		if published, err := load.Publish(t.Context(), every); err != nil || published != want {
@@ -146,7 +146,7 @@ func TestPublishingBesideACappedDrain(t *testing.T) {
 	blocker := b.Lock(`LOCK TABLE lane_loads IN EXCLUSIVE MODE`)
 	published := make(chan bool, 1)
 	go func() {
-		ok, _ := queues.NewLoad(b.DB, 0).Publish(t.Context(), 0)
+		ok, _ := queues.NewLoad(b.DB).Publish(t.Context(), 0)
 		published <- ok
 	}()
 	b.Blocked() // the publisher, before it writes

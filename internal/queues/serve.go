@@ -233,17 +233,28 @@ func (l *Lane) followLoad(ctx context.Context) {
 // mark, have variants between the lanes, or have a mark that the sequence is
 // behind. It also returns the slot -1 if an isolated retry is due. A paused
 // lane has no work.
+//
+// It reads the first 50 requests above a mark. If all of these are finished, a
+// drain finds out whether another one is queued. OFFSET 0 keeps the planner from
+// reading the whole lane for a retry.
 const dueSQL = `
 SELECT s.slot
 FROM ` + lanes.Slots + ` s
 WHERE s.lane = $1
   AND NOT EXISTS (SELECT FROM ` + lanes.Controls + ` control WHERE control.lane = $1 AND control.paused)
-  AND (EXISTS (SELECT FROM reservation_requests r
-               WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued')
+  AND ((SELECT bool_or(first.status = 'queued') OR count(*) = 50
+        FROM (SELECT r.status
+              FROM reservation_requests r
+              WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
+              ORDER BY r.sequence
+              LIMIT 50) first)
        OR s.lane = 'hot' AND EXISTS (SELECT FROM hot_variants h WHERE h.slot = s.slot AND h.state <> 'hot')
        OR s.low_water > (` + lanes.DrawnSQL + `))
 UNION ALL
-(SELECT -1 FROM reservation_requests r WHERE r.lane = $1 AND ` + requestrows.ClaimLapsed + ` LIMIT 1)`
+(SELECT -1
+ FROM (SELECT lane, status, claim_expires_at, updated_at FROM reservation_requests WHERE ` + retried + ` OFFSET 0) r
+ WHERE r.lane = $1 AND ` + requestrows.ClaimLapsed + `
+ LIMIT 1)`
 
 // due reads which slots of this process have work, and whether isolated retries
 // are due.

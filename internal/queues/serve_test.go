@@ -32,6 +32,35 @@ func (p *busyPolicy) AcquireTx(ctx context.Context, tx pgx.Tx, stream lanes.Stre
 	return lease, err
 }
 
+// A tick finds a queued request behind many that are finished above the mark, as
+// direct decisions leave them. Once the mark has passed them, it finds no work.
+func TestTickBehindFinishedRequests(t *testing.T) {
+	t.Parallel()
+	for _, name := range lanes.All() {
+		b := testkit.New(t, name)
+		b.Stock("shoe", 100)
+		const decideSQL = `UPDATE reservation_requests SET status = 'failed', reason = 'out_of_stock' WHERE status = 'queued'`
+		for range 60 {
+			b.Submit("cart", "shoe", 1)
+		}
+		b.Exec(decideSQL)
+		r := b.Submit("cart", "shoe", 1)
+		lane := b.Lane(queues.LaneConfig{})
+		b.Tick(lane)
+		if b.Get(r).Status != requests.Done {
+			t.Errorf("%s: the request behind the finished ones is %s", name, b.Get(r).Status)
+		}
+		for range 60 {
+			b.Submit("cart", "shoe", 1)
+		}
+		b.Exec(decideSQL)
+		b.Tick(lane)
+		if n := b.Int(`SELECT count(*) FROM lane_slots WHERE low_water = (SELECT max(sequence) FROM reservation_requests)`); n != 1 {
+			t.Errorf("%s: the mark is below finished requests", name)
+		}
+	}
+}
+
 // A process that is woken for a slot finds it leased. It tries again soon,
 // because perhaps no other worker was notified (this one drained the slot
 // last), or the transaction with the lease only moves the mark. No tick decides

@@ -167,7 +167,7 @@ func (f *Fixture) Intake(config admission.IntakeConfig) *admission.Intake {
 		config.Decider = f.Decider
 	}
 	if config.Load == nil {
-		config.Load = queues.NewLoad(f.DB, config.DepthMax).Read
+		config.Load = queues.NewLoad(f.DB).Read
 	}
 	in, err := admission.NewIntake(f.DB, f.Inserter, config)
 	f.Must(err)

@@ -37,7 +37,7 @@ type Acceptor struct {
 // NewAcceptor makes an acceptor, which does not run yet.
 func NewAcceptor(db *pgxpool.Pool, inserter *queues.WakeInserter, c AcceptorConfig) (*Acceptor, error) {
 	a := &Acceptor{}
-	c.Intake.Load = queues.NewLoad(db, c.Intake.DepthMax).Read
+	c.Intake.Load = queues.NewLoad(db).Read
 	if c.Direct != nil {
 		direct, err := queues.NewDirect(db, c.Log, *c.Direct)
 		if err != nil {
