@@ -24,7 +24,7 @@ endif
 # The newest Postgres that is supported; check runs the tests on it.
 PG_NEWEST := 18
 
-.PHONY: bin/withpg bin/golangci-lint lint-cloudrun help build demo run test test-newest check bench chaos browser check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose check-names vet
+.PHONY: bin/withpg bin/golangci-lint lint-cloudrun help build demo run test test-newest check bench profile chaos browser check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose check-names vet
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -98,6 +98,10 @@ check: go ## Do what CI does: format, lint with vet, generated files, modules, C
 bench: go ## Measure, compared with simple implementations; a full run writes docs/performance.md (ARGS="-suite hot -json").
 	@go build -C bench -o ../bin/bench .
 	@exec bin/bench -page docs/performance.md -plot docs/performance.svg $(ARGS)
+
+profile: go ## Profile the API and the worker under the ledger's load, into profile/ (PROFILE=folder, ARGS="-seconds 10").
+	@go build -C bench -o ../bin/bench .
+	@exec bin/bench -suite ledger -profile $(or $(PROFILE),profile) $(ARGS)
 
 # Five minutes, and one more for the checks. ARGS="-for 60s -seed 7" is a shorter
 # run, and -plan prints its faults.

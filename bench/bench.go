@@ -44,7 +44,7 @@ var suites = []suite{
 	{"overload", (*bench).overload, []string{"overload_goodput"}},
 	{"growth", (*bench).growth, []string{"growth_hot", "growth_sweep"}},
 	{"sustained", (*bench).sustained, []string{"sustained_end_vs_start", "sustained_due_seconds", "sustained_read_p99_ms"}},
-	{"ledger", (*bench).ledger, []string{"ledger_cpu_us", "ledger_wal_bytes", "ledger_statements", "ledger_bare_us", "ledger_microbatch_us"}},
+	{"ledger", (*bench).ledger, []string{"ledger_cpu_us", "ledger_wal_bytes", "ledger_statements", "ledger_statement_us", "ledger_bare_us", "ledger_microbatch_us"}},
 	{"projections", (*bench).projections, []string{"projection_vs_drain", "drain_with_projections"}},
 }
 
@@ -67,6 +67,7 @@ func expected() (names []string) {
 type bench struct {
 	options
 	postgres *pgdev.Server
+	timed    bool // it can measure the time of statements
 	// log is the server's log.
 	log *statementLog
 	// admin is a connection for what is not measured.
@@ -108,13 +109,17 @@ func newBench(ctx context.Context, o options, stderr io.Writer) (_ *bench, err e
 	if b.self, err = os.Executable(); err != nil {
 		return nil, err
 	}
-	if b.postgres, err = pgdev.Start(ctx, pgdev.Options{Settings: settings(), Log: b.log}); err != nil {
+	b.postgres, b.timed, err = startPostgres(ctx, pgdev.Options{Settings: settings(), Log: b.log}, slices.Contains(o.suites, "ledger"))
+	if err != nil {
 		return nil, err
 	}
 	if b.admin, err = pgxpool.New(ctx, b.postgres.SocketURL("postgres")); err != nil {
 		return nil, errors.Join(err, b.postgres.Stop())
 	}
-	return b, nil
+	if b.timed {
+		err = b.trackStatements(ctx, false)
+	}
+	return b, err
 }
 
 func (b *bench) close() error {

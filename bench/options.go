@@ -25,6 +25,8 @@ type options struct {
 	// sustained is how long the load of the sustained suite lasts.
 	sustained time.Duration
 	verbose   bool
+	// profile is the folder for the profiles of the ledger suite; empty for none.
+	profile string
 }
 
 // first is the number of the first repetition: 0, the warm-up, whose figures do
@@ -54,6 +56,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.conns, "conns", 4096, "maximum concurrent calls of a flood")
 	flags.DurationVar(&o.sustained, "sustained", 0, "how long the sustained suite's load lasts (10m; 1m in a run of all suites)")
 	flags.BoolVar(&short, "short", false, "a quick run without warm-up, whose figures mean nothing")
+	flags.StringVar(&o.profile, "profile", "", "write the profiles of the API and the worker in the ledger suite to this `folder`")
 	flags.BoolVar(&o.verbose, "v", false, "show what the programs log")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -76,8 +79,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("want reps (%d) ≥ 1, seconds (%g) ≥ 0.01, rows (%d) and variants (%d) ≥ 1, sustained (%s) > 0",
 			o.reps, seconds, o.rows, o.variants, o.sustained)
 	}
-	err := o.choose(names)
-	return o, err
+	if err := o.choose(names); err != nil || o.profile == "" {
+		return o, err
+	}
+	return o, o.prepareProfiles()
 }
 
 // alsoCalled are measures that are taken within another suite.

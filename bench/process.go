@@ -42,6 +42,9 @@ func (b *bench) programs(ctx context.Context) (string, error) {
 	if hasRaceDetector() { // a test that has it shares what was compiled for the others
 		args = append(args, "-race")
 	}
+	if b.profile != "" {
+		args = append(args, "-tags", "profile")
+	}
 	build := exec.CommandContext(ctx, "go", append(args, "./cmd/api", "./cmd/worker", "./cmd/holdfast")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
@@ -72,6 +75,7 @@ func (b *bench) spawn(ctx context.Context, address string, env []string, path st
 	p := &process{address: address, ended: make(chan struct{})}
 	p.cmd = exec.Command(path, args...) //nolint:noctx // stop ends it
 	p.cmd.Env = env
+	p.cmd.Dir = b.profile                                   // this one's if empty
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt is for us, who stop it in order
 	log := io.Discard
 	if b.verbose {

@@ -42,7 +42,11 @@ func (b *bench) ledgerOf(ctx context.Context, f *deployment) ([]Measure, error) 
 	if err != nil && !errors.Is(err, errNoCPU) {
 		return nil, err
 	}
-	loaded, err := s.run(ctx, 2*b.long)
+	var loaded sample
+	err = b.profiled(ctx, f, func() (err error) {
+		loaded, err = s.run(ctx, 2*b.long)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +70,15 @@ func (b *bench) ledgerOf(ctx context.Context, f *deployment) ([]Measure, error) 
 	if err != nil {
 		return nil, err
 	}
+	times, err := b.statementTimes(ctx, f, s)
+	if err != nil {
+		return nil, err
+	}
 	bare, err := b.bareCPU(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return append([]Measure{cpu, wal, statements}, bare...), f.checkRows(ctx, sample{})
+	return append([]Measure{cpu, wal, statements, times}, bare...), f.checkRows(ctx, sample{})
 }
 
 func microseconds(used map[string]time.Duration) map[string]float64 {
