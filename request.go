@@ -129,6 +129,9 @@ func (t *Tenant) described(s requestrows.Submission, opts *CallOpts) (requestrow
 	origin := opts.origin()
 	s.TenantID, s.CorrelationID, s.ActorID, s.IdempotencyKey = t.TenantID, origin.CorrelationID, origin.Actor.ID, opts.key()
 	s.RequestID, s.Waits = opts.id(), opts != nil && opts.Wait > 0
+	if s.IdempotencyKey == "" {
+		return s, nil
+	}
 	c := call[Outcome]{opts: opts, verb: string(s.Kind), args: []any{s.CartID, s.VariantID, s.Quantity, s.Units, s.RetryOf}}
 	var err error
 	s.Fingerprint, err = c.fingerprint()

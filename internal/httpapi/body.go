@@ -70,6 +70,9 @@ func (req *request) limitedBody(limit int64) (io.Reader, error) {
 	if req.http.ContentLength > limit {
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
+	if req.http.ContentLength >= 0 { // the server reads no more than that
+		return req.http.Body, nil
+	}
 	return http.MaxBytesReader(req.w, req.http.Body, limit), nil
 }
 

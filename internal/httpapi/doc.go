@@ -5,6 +5,10 @@
 //	mux → correlation id → key and scope → parameters → body →
 //	verb of a package below → response or problem
 //
+// Huma makes the document of an endpoint and its handler from the same types.
+// Valid requests to the busy endpoints go from the mux to the endpoint without
+// huma's reflection, see router.
+//
 // It decides nothing about stocks, holds or requests and has no SQL: an
 // endpoint runs one verb of a package below, in one transaction. One table, in
 // errors.go, maps errors to status and code.

@@ -79,15 +79,22 @@ func add[P, B any](s *service, e endpoint[P, B]) {
 	if e.scope != "" {
 		op.Middlewares = huma.Middlewares{s.requireScope(e.scopes()...), s.checkParameters(queryLists[P]())}
 	}
+	addDirect(s, &e)
 	huma.Register(s.api, op, func(ctx context.Context, p *P) (*output, error) {
 		req := requestOf(ctx)
-		resp, err := e.run(ctx, req, p, cmp.Or(e.timeout, s.bounds.request))
-		if err != nil {
-			resp = s.errorResponse(ctx, err)
-		}
+		resp := e.serve(ctx, s, req, p)
 		return &output{func(huma.Context) { resp.write(req.w) }}, nil
 	})
 	e.documentBody(s)
+}
+
+// serve returns the response to a request whose key and parameters are valid.
+func (e *endpoint[P, B]) serve(ctx context.Context, s *service, req *request, p *P) response {
+	resp, err := e.run(ctx, req, p, cmp.Or(e.timeout, s.bounds.request))
+	if err != nil {
+		return s.errorResponse(ctx, err)
+	}
+	return resp
 }
 
 // run reads the body and then handles the request within the given time, as one

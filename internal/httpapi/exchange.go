@@ -2,10 +2,10 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"strconv"
 
@@ -31,6 +31,7 @@ type request struct {
 	// a scope return that, the others ignore it.
 	givenCorrelationID string
 	correlationError   string
+	correlationID      string // given, or made of id
 	principal          tenants.Principal
 	scopes             []tenants.Scope // the endpoint's; the principal's key has one of them
 	// key is the idempotency key, "" if it is missing.
@@ -50,6 +51,10 @@ func requestOf(ctx context.Context) *request {
 
 const correlationHeader = "X-Correlation-Id"
 
+// Values of header fields that most responses have. They are shared: a response
+// replaces them, and never changes one.
+var noStore, noSniff, isJSON = []string{"no-store"}, []string{"nosniff"}, []string{"application/json"}
+
 // newRequest makes the request of r. Its URL has the canonical path. The
 // correlation id is in the context and in the header of the response.
 func newRequest(w http.ResponseWriter, r *http.Request) *request {
@@ -63,26 +68,20 @@ func newRequest(w http.ResponseWriter, r *http.Request) *request {
 	default:
 		req.givenCorrelationID = given
 	}
+	req.correlationID = cmp.Or(req.givenCorrelationID, req.id.String())
 	h := w.Header()
-	h.Set(correlationHeader, req.correlationID())
-	h.Set("Cache-Control", "no-store") // unless the response replaces it
-	h.Set("X-Content-Type-Options", "nosniff")
-	ctx := telemetry.WithCorrelation(r.Context(), req.correlationID())
+	h.Set(correlationHeader, req.correlationID)
+	h["Cache-Control"] = noStore // unless the response replaces it
+	h["X-Content-Type-Options"] = noSniff
+	ctx := telemetry.WithCorrelation(r.Context(), req.correlationID)
 	req.http = r.WithContext(context.WithValue(ctx, requestKey{}, req))
 	req.http.URL = canonicalURL(r.URL)
 	return req
 }
 
-func (req *request) correlationID() string {
-	if req.givenCorrelationID != "" {
-		return req.givenCorrelationID
-	}
-	return req.id.String()
-}
-
 // origin is the actor that the audit log records.
 func (req *request) origin() audit.Origin {
-	return audit.Origin{Actor: audit.User(req.principal.Prefix), CorrelationID: req.correlationID()}
+	return audit.Origin{Actor: audit.User(req.principal.Prefix), CorrelationID: req.correlationID}
 }
 
 // opts returns the options of the call that the request makes.
@@ -129,10 +128,12 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
+type headerField struct{ name, value string }
+
 // response is the HTTP response of one request.
 type response struct {
 	status int
-	header http.Header // beyond the usual fields; may be nil
+	header []headerField // beyond the usual fields, in place of earlier ones
 	body   []byte
 	// stream sends the body in pieces, in place of body, once the header is
 	// sent; nil for a body that is sent at once.
@@ -155,10 +156,7 @@ func encode(v any) []byte {
 
 // with sets a header field of the response and returns it.
 func (resp response) with(name, value string) response {
-	if resp.header == nil {
-		resp.header = http.Header{}
-	}
-	resp.header.Set(name, value)
+	resp.header = append(resp.header, headerField{name, value})
 	return resp
 }
 
@@ -166,8 +164,10 @@ func (resp response) with(name, value string) response {
 // nothing can be sent after them.
 func (resp response) write(w http.ResponseWriter) {
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	maps.Copy(h, resp.header)
+	h["Content-Type"] = isJSON
+	for _, field := range resp.header {
+		h.Set(field.name, field.value)
+	}
 	if resp.status == http.StatusNotModified || resp.status == http.StatusNoContent {
 		h.Del("Content-Type")
 		w.WriteHeader(resp.status)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -49,8 +50,8 @@ func decodeObject(body []byte, to payload) error {
 	if !utf8.Valid(body) || !json.Valid(body) {
 		return errMalformed
 	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+	body = bytes.TrimLeft(body, jsonSpace)
+	if body[0] != '{' {
 		return fieldErrors{}.with("body", "must be a JSON object")
 	}
 	var wrong fieldErrors
@@ -58,15 +59,7 @@ func decodeObject(body []byte, to payload) error {
 	plain := len(fields) // those of the first form
 	other, hasOther := to.(otherForm)
 	seen := make([]bool, plain)
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return errMalformed
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return errMalformed
-		}
+	for name, value := range members(body) {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		if i < 0 && hasOther && len(fields) == plain {
 			fields = append(fields, other.otherFields()...)
@@ -75,7 +68,7 @@ func decodeObject(body []byte, to payload) error {
 		}
 		switch {
 		case i < 0:
-			wrong = wrong.with(fmt.Sprint(name), "is not a field of this call")
+			wrong = wrong.with(name, "is not a field of this call")
 		case seen[i]:
 			wrong = wrong.with(fields[i].name, sentTwice)
 		default:
@@ -98,6 +91,64 @@ func decodeObject(body []byte, to payload) error {
 		return wrong
 	}
 	return nil
+}
+
+// jsonSpace is the white space of JSON.
+const jsonSpace = " \t\r\n"
+
+// members returns the names and the values of a valid JSON object, in its order.
+func members(object []byte) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		for rest := bytes.TrimLeft(object[1:], jsonSpace); rest[0] == '"'; {
+			end := valueEnd(rest)
+			name := unquoted(rest[:end])
+			_, rest, _ = bytes.Cut(rest[end:], []byte(":"))
+			rest = bytes.TrimLeft(rest, jsonSpace)
+			end = valueEnd(rest)
+			if !yield(name, rest[:end:end]) {
+				return
+			}
+			rest = bytes.TrimLeft(rest[end:], jsonSpace+",")
+		}
+	}
+}
+
+// valueEnd returns the length of the value that the text of a valid JSON object
+// continues with.
+func valueEnd(text []byte) int {
+	depth := 0
+	for i := 0; ; i++ {
+		switch text[i] {
+		case '"':
+			for i++; text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		default: // in a list or an object, or a number, true, false or null
+			if depth == 0 {
+				return bytes.IndexAny(text, jsonSpace+",}")
+			}
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+}
+
+// unquoted returns the text of a valid JSON string.
+func unquoted(quoted []byte) (text string) {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	if err := json.Unmarshal(quoted, &text); err != nil {
+		panic("httpapi: a JSON string was not validated: " + err.Error())
+	}
+	return text
 }
 
 // namesOf returns the names of the fields that were seen.
@@ -205,7 +256,7 @@ func texts(most int) reader[[]string] {
 		switch {
 		case value[0] != '[' || json.Unmarshal(value, &list) != nil || slices.Contains(list, nil):
 			return "must be a list of strings"
-		case hasLoneSurrogate(string(value)):
+		case hasLoneSurrogate(value):
 			return "must be valid UTF-8"
 		case len(list) == 0 || len(list) > most:
 			return fmt.Sprintf("must have 1 to %d items", most)
@@ -226,13 +277,13 @@ func texts(most int) reader[[]string] {
 // text reads a string that check accepts.
 func text[S ~string](check func(string) error) reader[S] {
 	return reader[S]{read: func(value json.RawMessage, to *S) string {
-		var s string
-		if value[0] != '"' || json.Unmarshal(value, &s) != nil {
+		if value[0] != '"' {
 			return "must be a string"
 		}
-		if hasLoneSurrogate(string(value)) {
+		if hasLoneSurrogate(value) {
 			return "must be valid UTF-8"
 		}
+		s := unquoted(value)
 		if err := check(s); err != nil {
 			if wrong, ok := errors.AsType[*inventory.InvalidError](err); ok {
 				return wrong.Message
@@ -286,7 +337,7 @@ func note() reader[string] {
 // hasLoneSurrogate reports whether a JSON string has an escape for half of a
 // UTF-16 surrogate pair, which is not a character. encoding/json would replace
 // it by U+FFFD, so that two different ids would become one.
-func hasLoneSurrogate(quoted string) bool {
+func hasLoneSurrogate(quoted []byte) bool {
 	for i := 0; i < len(quoted); i++ {
 		if quoted[i] != '\\' {
 			continue
@@ -300,7 +351,7 @@ func hasLoneSurrogate(quoted string) bool {
 		if !utf16.IsSurrogate(unit) {
 			continue
 		}
-		if !strings.HasPrefix(quoted[i+1:], `\u`) || utf16.DecodeRune(unit, escaped(quoted[i+3:])) == utf8.RuneError {
+		if !bytes.HasPrefix(quoted[i+1:], []byte(`\u`)) || utf16.DecodeRune(unit, escaped(quoted[i+3:])) == utf8.RuneError {
 			return true
 		}
 		i += 6
@@ -309,8 +360,8 @@ func hasLoneSurrogate(quoted string) bool {
 }
 
 // escaped returns the UTF-16 code unit that four hexadecimal digits denote.
-func escaped(digits string) rune {
-	n, err := strconv.ParseUint(digits[:4], 16, 16)
+func escaped(digits []byte) rune {
+	n, err := strconv.ParseUint(string(digits[:4]), 16, 16)
 	if err != nil { // valid JSON has four digits here
 		return 0
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // badBodies are invalid bodies for adding an item, with the wrong fields.
@@ -209,6 +211,50 @@ func FuzzBody(f *testing.F) {
 		}
 		if bytes.Contains(encode(b), []byte{0}) {
 			t.Fatalf("%q has a NUL", encode(b))
+		}
+	})
+}
+
+// The members of any JSON object are those that encoding/json reads, in their
+// order, however the object is spaced.
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{`"`, `\`, `\"`, "}", "]", ":", ",", " {", "\\u007d"}))
+	scalar := rapid.OneOf(rapid.Map(text, func(s string) any { return s }), rapid.Map(rapid.Float64Range(-1e9, 1e9), func(n float64) any { return n }),
+		rapid.SampledFrom([]any{nil, true, false, 0}))
+	value := rapid.OneOf(scalar, rapid.Map(rapid.SliceOf(scalar), func(l []any) any { return l }),
+		rapid.Map(rapid.MapOf(text, scalar), func(m map[string]any) any { return []any{m, []any{m}} }))
+	rapid.Check(t, func(t *rapid.T) {
+		object, err := json.Marshal(rapid.MapOf(text, value).Draw(t, "object"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if space := rapid.SampledFrom([]string{"", " ", "\t", "\r"}).Draw(t, "space"); space != "" {
+			var spaced bytes.Buffer
+			if err := json.Indent(&spaced, object, space, space); err != nil {
+				t.Fatal(err)
+			}
+			object = spaced.Bytes()
+		}
+		dec := json.NewDecoder(bytes.NewReader(object))
+		if _, err := dec.Token(); err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range members(object) {
+			wantName, err := dec.Token()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want json.RawMessage
+			if err := dec.Decode(&want); err != nil {
+				t.Fatal(err)
+			}
+			if name != wantName || !bytes.Equal(value, want) {
+				t.Fatalf("%q has %q: %q, want %q: %q", object, name, value, wantName, want)
+			}
+		}
+		if dec.More() {
+			t.Fatalf("not all members of %q are read", object)
 		}
 	})
 }

@@ -73,8 +73,11 @@ func (k kind) problem() *problem {
 
 // response returns the problem as an HTTP response.
 func (p *problem) response() response {
-	p.header.Set("Content-Type", p.ContentType(""))
-	return response{status: p.Status, header: p.header, body: encode(p)}
+	resp := response{status: p.Status, body: encode(p)}.with("Content-Type", p.ContentType(""))
+	for name := range p.header {
+		resp = resp.with(name, p.header.Get(name))
+	}
+	return resp
 }
 
 // Misdirected refuses every call, for a service that answers only under the

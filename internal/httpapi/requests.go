@@ -121,7 +121,7 @@ func (s *service) getRequest() endpoint[getRequestParams, emptyBody] {
 		problems:        []kind{notFound},
 		requestHeaders:  []*huma.Param{ifNoneMatch},
 		responseHeaders: map[string]*huma.Param{"ETag": {Description: "Identifies this state of the request.", Schema: &huma.Schema{Type: huma.TypeString}}},
-		timeout:         waitTimeout,
+		timeout:         ownBounds,
 		handle: func(ctx context.Context, req *request, p *getRequestParams, _ *emptyBody) (response, error) {
 			v, err := s.view(ctx, req, p)
 			if err != nil {
@@ -155,11 +155,15 @@ func (s *service) withRetry(ctx context.Context, v requests.View) (requestJSON, 
 }
 
 func (s *service) view(ctx context.Context, req *request, p *getRequestParams) (requests.View, error) {
+	within := s.bounds.request
+	if p.Wait > 0 {
+		within = waitTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	if p.Wait > 0 {
 		return s.tenant(req).Wait(ctx, p.RequestID, time.Duration(p.Wait)*time.Second)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.bounds.request)
-	defer cancel()
 	return s.tenant(req).Request(ctx, p.RequestID)
 }
 

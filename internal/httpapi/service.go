@@ -33,6 +33,7 @@ type service struct {
 	connections
 
 	mux      *http.ServeMux
+	direct   map[string]func(*request) bool // see router
 	api      huma.API
 	document []byte
 	migrated atomic.Bool // the database had every migration
@@ -110,9 +111,10 @@ var installHumaErrors = sync.OnceFunc(func() {
 	}
 })
 
-// build registers every endpoint.
-func (s *service) build() error {
+// prepare makes the mux and the API, without endpoints.
+func (s *service) prepare() {
 	installHumaErrors()
+	s.direct = make(map[string]func(*request) bool)
 	s.mux = http.NewServeMux()
 	s.mux.HandleFunc("/", s.notFound)
 	config := huma.Config{
@@ -123,8 +125,12 @@ func (s *service) build() error {
 		RejectUnknownQueryParameters: true,
 	}
 	config.AllowAdditionalPropertiesByDefault = true
-	s.api = humago.New(s.mux, config)
+	s.api = humago.New(router{s.mux, s.direct}, config)
+}
 
+// build registers every endpoint.
+func (s *service) build() error {
+	s.prepare()
 	s.addStocks()
 	s.addUnits()
 	s.addCarts()

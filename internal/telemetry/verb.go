@@ -50,10 +50,24 @@ func Verb(ctx context.Context, name string) (_ context.Context, done func(outcom
 		outcome = orDefault(outcome, err)
 		endSpan(span, outcome, err)
 		if h := verbDuration(); h.Enabled(ctx) {
-			h.Record(ctx, time.Since(start).Seconds(),
-				metric.WithAttributes(attribute.String("verb", name), attribute.String("outcome", outcome)))
+			h.Record(ctx, time.Since(start).Seconds(), labelsOf(name, outcome))
 		}
 	}
+}
+
+type verbOutcome struct{ verb, outcome string }
+
+// verbLabels are the labels of each outcome of each verb. Both are fixed words,
+// so there are few.
+var verbLabels sync.Map // of verbOutcome: metric.MeasurementOption
+
+func labelsOf(verb, outcome string) metric.MeasurementOption {
+	key := verbOutcome{verb, outcome}
+	labels, ok := verbLabels.Load(key)
+	if !ok {
+		labels, _ = verbLabels.LoadOrStore(key, metric.WithAttributes(attribute.String("verb", verb), attribute.String("outcome", outcome)))
+	}
+	return labels.(metric.MeasurementOption) //nolint:forcetypeassert // only this function stores
 }
 
 func orDefault(outcome string, err error) string {
