@@ -124,10 +124,8 @@ var (
 // send sends a request with a valid key, unless header has another one.
 func (c *calls) send(s *service, path, body string, header http.Header) (r reply) {
 	method, target, _ := strings.Cut(path, " ")
-	sent := httptest.NewRequest(method, target, strings.NewReader(body))
-	for name, values := range (http.Header{"Authorization": {"Bearer " + c.key}, "Content-Type": {"application/json"}, "X-Correlation-Id": {"mine"}}) {
-		sent.Header[name] = values
-	}
+	sent := httptest.NewRequestWithContext(context.Background(), method, target, strings.NewReader(body))
+	maps.Copy(sent.Header, http.Header{"Authorization": {"Bearer " + c.key}, "Content-Type": {"application/json"}, "X-Correlation-Id": {"mine"}})
 	maps.Copy(sent.Header, header)
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, sent)
@@ -207,7 +205,7 @@ func BenchmarkCalls(b *testing.B) {
 		{"checkout", "POST", "/v1/carts/cart-0123456789/checkout", ""},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			whole := httptest.NewRequest(c.method, c.path, strings.NewReader(c.body))
+			whole := httptest.NewRequestWithContext(b.Context(), c.method, c.path, strings.NewReader(c.body))
 			whole.Header.Set("Authorization", "Bearer "+calls.key)
 			whole.Header.Set("Content-Type", "application/json")
 			w := &discarded{header: http.Header{}}
