@@ -35,7 +35,7 @@ var suites = []suite{
 	{"wal", (*bench).wal, []string{"wal_vs_naive"}},
 	{"wal_post", (*bench).walPost, []string{"wal_post_to_done_vs_naive"}},
 	{"http", (*bench).http, []string{"http_hot_vs_sync", "http_hot_vs_handwritten", "http_hot_vs_microbatch", "http_accept_p99_vs_sync", "rss_api_mb", "rss_worker_mb"}},
-	{"wait", (*bench).waiting, []string{"http_wait_vs_sync", "http_outcome_p99_vs_microbatch", "lone_p50_vs_microbatch", "lone_p99_vs_microbatch"}},
+	{"wait", (*bench).waiting, []string{"http_wait_vs_sync", "http_wait_vs_microbatch", "http_spread_wait_vs_sync", "http_outcome_p99_vs_microbatch", "lone_p50_vs_microbatch", "lone_p99_vs_microbatch"}},
 	{"checkout", (*bench).checkout, []string{"checkout_hot_vs_sync", "checkout_spread_vs_sync", "adds_beside_checkout", "lone_checkout_p50_vs_sync"}},
 	{"cycle", (*bench).cycle, []string{"cycle_hot_vs_sync"}},
 	{"mixed", (*bench).mixed, []string{"mixed_hot_vs_sync"}},

@@ -108,14 +108,14 @@ func (f *deployment) contender() *contender {
 
 // contender counts answered requests, which are decided.
 func (s *synchronous) contender(name, what string, expected float64) *contender {
-	return s.contenderOf(name, what, expected, httpClients)
+	return s.contenderOf(name, what, expected, httpClients, toHot)
 }
 
-func (s *synchronous) contenderOf(name, what string, expected float64, clients int) *contender {
+func (s *synchronous) contenderOf(name, what string, expected float64, clients int, next func() load.Item) *contender {
 	return &contender{
 		name: name, what: what, expected: expected,
 		run: func(ctx context.Context, long time.Duration) (sample, error) {
-			r, err := load.Closed(ctx, s.target(), clients, long, toHot)
+			r, err := load.Closed(ctx, s.target(), clients, long, next)
 			if err != nil {
 				return sample{}, err
 			}

@@ -21,7 +21,7 @@ func (b *bench) walPostOf(ctx context.Context, f *deployment) ([]Measure, error)
 		return nil, err
 	}
 	defer g.close()
-	ours, waiting, lone := f.contender(), f.waitingContender(waitName, "", httpClients), f.waitingContender(waitLoneName, "", 1)
+	ours, waiting, lone := f.contender(), f.waitingContender(waitName, "", httpClients, toHot), f.waitingContender(waitLoneName, "", 1, toHot)
 	for _, s := range []*contender{ours, waiting, lone} {
 		f.untilQuiet(s)
 	}
