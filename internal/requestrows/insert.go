@@ -110,37 +110,6 @@ func (n Insertion) InsertTx(ctx context.Context, tx pgx.Tx) (Inserted, error) {
 	return g.decideTx(ctx, tx)
 }
 
-// insertGroupSQL inserts a group, sorted by (tenant, retry_of, key) so that two
-// processes that admit the same keys, or retries of the same requests, can't
-// deadlock. A request for more units of an untracked variant is inserted as
-// done. One that sets the quantity is queued, because the cart may hold units
-// from the time when the variant was tracked, which it gives back.
-const insertGroupSQL = `
-INSERT INTO reservation_requests AS r (tenant_id, request_id, kind, cart_id, variant_id, quantity, idempotency_key, fingerprint,
-                                       correlation_id, actor_id, retry_of, trace_parent, units, lane, slot, status)
-SELECT a.tenant_id, a.request_id, a.kind, a.cart_id, a.variant_id, a.quantity, nullif(a.idempotency_key, ''), a.fingerprint,
-       nullif(a.correlation_id, ''), nullif(a.actor_id, ''), a.retry_of, a.trace_parent, a.units::jsonb,
-       ` + lanes.RouteColumns + `,
-       CASE WHEN s.variant_id IS NULL THEN 'queued' ELSE 'done' END
-FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::integer[], $7::text[], $8::bytea[],
-            $9::text[], $10::text[], $11::uuid[], $12::text[], $13::text[])
-     WITH ORDINALITY AS a (tenant_id, request_id, kind, cart_id, variant_id, quantity, idempotency_key, fingerprint,
-                           correlation_id, actor_id, retry_of, trace_parent, units, place)
-` + lanes.RouteJoin + `
-LEFT JOIN inventory_stocks s ON s.tenant_id = a.tenant_id AND s.variant_id = a.variant_id AND NOT s.tracked AND a.kind = 'add'
-ORDER BY a.place`
-
-const returning = `
-RETURNING r.tenant_id, r.request_id, r.sequence, r.lane, r.slot, r.status, r.created_at, r.updated_at,
-          ` + lanes.LeavingSlot
-
-// insertSQL leaves out a row whose id or key exists. insertNewSQL fails there;
-// it saves a WAL record and an index lookup per row.
-const (
-	insertSQL    = insertGroupSQL + ` ON CONFLICT DO NOTHING` + returning
-	insertNewSQL = insertGroupSQL + returning
-)
-
 // insertGroup is the state of an insertion.
 type insertGroup struct {
 	Insertion
@@ -251,14 +220,7 @@ func (n *insertGroup) queue(b *pgx.Batch) {
 	pg.QueueIsolation(b)    // an older snapshot misses a route or a key that was committed since
 	n.queueLockRetried(b)   // before a key is locked, as every admission does
 	b.Queue(lanes.EnterSQL) // before a sequence number is drawn
-	sql := insertSQL
-	if n.AssumeNew && !n.keyed && !n.retries {
-		sql = insertNewSQL
-	}
-	b.Queue(sql, insertArgs(n.Group)...).Query(func(rows pgx.Rows) (err error) {
-		n.inserted, err = pgx.CollectRows(rows, n.toInserted)
-		return err
-	})
+	n.queueInsert(b, n.AssumeNew && !n.keyed && !n.retries, nil)
 	if n.keyed {
 		n.queueWithdrawForeign(b)
 	}
@@ -285,7 +247,7 @@ func (n *insertGroup) queueWithdrawForeign(b *pgx.Batch) {
 	})
 }
 
-// toInserted reads a row of insertSQL: the columns that the database adds to a
+// toInserted reads a row of returning: the columns that the database adds to a
 // submission.
 func (n *insertGroup) toInserted(row pgx.CollectableRow) (r requests.Request, err error) {
 	var leaving *int16

@@ -92,3 +92,42 @@ func explain(t *testing.T, db *pgxpool.Pool, mode, sql string, literals ...strin
 	}
 	return strings.Join(lines, "\n")
 }
+
+// The insert of a group for one variant looks up the variant's stream and stock
+// once, however many requests there are, and sorts nothing.
+func TestInsertLooksUpItsVariantOnce(t *testing.T) {
+	t.Parallel()
+	db, group := pgtest.New(t), make([]Submission, 32)
+	tenant := uuid.New()
+	for i := range group {
+		group[i] = Submission{TenantID: tenant, RequestID: NewID(), CartID: NewID().String(), VariantID: "shoe", Quantity: 1}
+	}
+	for _, fill := range []string{
+		`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) SELECT $1, 'v' || n, 1 FROM generate_series(1, 1000) AS n`,
+		`INSERT INTO hot_variants (tenant_id, variant_id, slot) SELECT $1, 'v' || n, 3 FROM generate_series(1, 1000) AS n`,
+		`INSERT INTO inventory_stocks (tenant_id, variant_id, stock) VALUES ($1, 'shoe', 100)`,
+	} {
+		if _, err := db.Exec(t.Context(), fill, tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, b := newInsertGroup(Insertion{Group: group}), &pgx.Batch{}
+	g.queueInsert(b, true, nil)
+	rows, err := db.Query(t.Context(), `EXPLAIN (ANALYZE, TIMING OFF) `+b.QueuedQueries[0].SQL, b.QueuedQueries[0].Arguments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := strings.Join(lines, "\n")
+	for _, table := range []string{"inventory_stocks", "hot_variants"} {
+		if loops := actual(plan, ` on `+table+` .*actual .*loops=(\d+)`); loops != 1 {
+			t.Errorf("%s is read %d times, want once:\n%s", table, loops, plan)
+		}
+	}
+	if inserted := actual(plan, `Insert on .*actual rows=(\d+)`); inserted != 32 || strings.Contains(plan, "Sort") {
+		t.Errorf("%d rows are inserted, want 32 without a sort:\n%s", inserted, plan)
+	}
+}

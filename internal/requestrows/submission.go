@@ -138,45 +138,6 @@ func ValidateToken(field, s string) error {
 // NewID makes a request's id.
 func NewID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
-// insertArgs are the columns of the group, in the order of insertSQL's
-// parameters.
-func insertArgs(group []Submission) []any {
-	n := len(group)
-	tenants, ids, retries := make([][16]byte, n), make([][16]byte, n), make([]*[16]byte, n)
-	text := make([]string, 6*n)
-	column := func(i int) []string { return text[i*n : (i+1)*n] }
-	kinds, carts, variants, keys, correlations, actors := column(0), column(1), column(2), column(3), column(4), column(5)
-	quantities, fingerprints := make([]int32, n), make([][]byte, n)
-	var traces []*string // NULL unless a call is sampled, which costs the others nothing
-	var units []*string  // likewise for calls that ask for units of a block
-	for i := range group {
-		s := &group[i]
-		tenants[i], ids[i], quantities[i] = s.TenantID, s.RequestID, s.Quantity
-		carts[i], variants[i], keys[i] = s.CartID, s.VariantID, s.IdempotencyKey
-		correlations[i], actors[i] = s.CorrelationID, s.ActorID
-		kinds[i] = string(cmp.Or(s.Kind, requests.Add))
-		if s.IdempotencyKey != "" {
-			fingerprints[i] = s.Fingerprint[:]
-		}
-		if s.RetryOf != uuid.Nil {
-			retries[i] = (*[16]byte)(&s.RetryOf)
-		}
-		if s.traceParent != "" {
-			if traces == nil {
-				traces = make([]*string, n)
-			}
-			traces[i] = &s.traceParent
-		}
-		if s.Units != nil {
-			if units == nil {
-				units = make([]*string, n)
-			}
-			units[i] = new(string(toJSON(s.Units)))
-		}
-	}
-	return []any{tenants, ids, kinds, carts, variants, quantities, keys, fingerprints, correlations, actors, retries, traces, units}
-}
-
 // lookUpSQL reads the rows with which an insert conflicted: the row of an
 // earlier attempt, or the first use of the key.
 const lookUpSQL = `
