@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/groupcommit"
@@ -66,7 +65,8 @@ func (in *Intake) commitPart(ctx context.Context, group []*waiter) (parts [][]*w
 		waits := pg.IsLockTimeout(err) && group[0].unknown != nil // for the group's earlier attempt, which has not ended
 		err = recordUnknown(group, err)
 		repeat := try == 1 && in.isOptimistic(group) || pg.IsRetryable(err) || pg.IsOutage(err)
-		if err == nil || isKeyLocked(err) || errors.As(err, &blocked) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {
+		locked := isKeyLocked(err) && !(try == 1 && in.decidesDirectly(group)) // a direct decision hardly waits for a key
+		if err == nil || locked || errors.As(err, &blocked) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {
 			break
 		}
 		if waits {
@@ -94,12 +94,13 @@ func (in *Intake) commitPart(ctx context.Context, group []*waiter) (parts [][]*w
 	return nil, nil
 }
 
+// inserter inserts a group: a requestrows.Insertion or a requestrows.Direct.
+type inserter interface {
+	Insert(ctx context.Context, conn *pgxpool.Conn) (requestrows.Inserted, error)
+}
+
 // beside is what the transaction that admits a group does beside inserting it.
 type beside interface {
-	// queue adds to b the statements that follow the insert in its round trip.
-	queue(b *pgx.Batch)
-	// decideTx decides the requests that were inserted.
-	decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requestrows.Decisions, error)
 	// committed is called after the commit, with the results.
 	committed(ctx context.Context, results map[requestrows.Ref]requestrows.Result)
 }
@@ -121,13 +122,10 @@ func (in *Intake) admit(ctx context.Context, group []*waiter, first bool) (prese
 	if len(group) == 0 {
 		return nil, nil, nil
 	}
-	insertion := requestrows.Insertion{Group: submissionsOf(group), AssumeNew: first && !in.config.Metered}
-	also, err := in.besideOf(group, insertion.Group, first)
+	submissions := submissionsOf(group)
+	insertion, also, err := in.insertionOf(group, submissions, first)
 	if err != nil {
 		return group, nil, err
-	}
-	if also != nil {
-		insertion.Queue, insertion.Decide = also.queue, also.decideTx
 	}
 	inserted, err := insert(ctx, conn, insertion)
 	if err != nil {
@@ -136,12 +134,12 @@ func (in *Intake) admit(ctx context.Context, group []*waiter, first bool) (prese
 	if also != nil {
 		also.committed(ctx, inserted.Results)
 	}
-	in.committed(inserted, insertion.Group)
+	in.committed(inserted, submissions)
 	return group, inserted.Results, nil
 }
 
 // insert inserts a group. It returns a panic as an error.
-func insert(ctx context.Context, conn *pgxpool.Conn, insertion requestrows.Insertion) (inserted requestrows.Inserted, err error) {
+func insert(ctx context.Context, conn *pgxpool.Conn, insertion inserter) (inserted requestrows.Inserted, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("admit: panic: %v\n%s", p, debug.Stack())

@@ -17,9 +17,8 @@ import (
 // Decider decides requests in the transaction that admits them, with the same
 // step as the drains.
 type Decider interface {
-	// Queue adds to b, behind the statements that insert a group, the
-	// statements that read the rows which its decision needs, and lock those
-	// rows that are free.
+	// Queue adds to b the statements that read the rows which the decision of
+	// a group needs, and lock those rows that are free.
 	Queue(b *pgx.Batch, lane lanes.Lane, group []requestrows.Submission) queues.Decision
 }
 
@@ -43,22 +42,27 @@ func (in *Intake) isOptimistic(group []*waiter) bool {
 	return in.decidesDirectly(group) || !keyed && !in.config.Metered
 }
 
-// besideOf returns what is done beside inserting the group, nil for nothing. It
-// counts and spends for a metered group, and decides a group at the first
-// attempt, if it can be decided directly.
-func (in *Intake) besideOf(group []*waiter, submissions []requestrows.Submission, first bool) (beside, error) {
+// insertionOf returns how the submissions of a group are inserted, and what is
+// done beside it, nil for nothing. It counts and spends for a metered group, and
+// decides a group at the first attempt, if it can be decided directly.
+func (in *Intake) insertionOf(group []*waiter, submissions []requestrows.Submission, first bool) (inserter, beside, error) {
 	switch {
 	case in.config.Metered:
-		return in.newMetering(group, submissions)
+		m, err := in.newMetering(group, submissions)
+		if err != nil {
+			return nil, nil, err
+		}
+		return requestrows.Insertion{Group: submissions, Queue: m.queue, Decide: m.decideTx}, m, nil
 	case first && in.decidesDirectly(group):
-		return &direct{decider: in.config.Decider, lane: group[0].lane, group: submissions}, nil
+		d := &direct{decider: in.config.Decider, lane: group[0].lane, group: submissions}
+		return requestrows.Direct{Group: submissions, Queue: d.queue, Decide: d.decideTx}, d, nil
 	}
-	return nil, nil
+	return requestrows.Insertion{Group: submissions, AssumeNew: first}, nil, nil
 }
 
 // direct decides, in the transaction that admits a group, the requests that can
-// be decided now. The round trip of the insert locks and reads, and a further
-// one writes the decisions.
+// be decided now. The first round trip locks and reads, and the last one writes
+// the requests as they were decided.
 type direct struct {
 	decider  Decider
 	lane     lanes.Lane
@@ -69,46 +73,17 @@ type direct struct {
 
 func (d *direct) queue(b *pgx.Batch) { d.decision = d.decider.Queue(b, d.lane, d.group) }
 
-func (d *direct) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requestrows.Decisions, error) {
-	queued := queuedIn(d.lane, inserted, len(d.group))
-	if len(queued) == 0 {
-		return requestrows.Decisions{}, nil
-	}
-	b := &pgx.Batch{}
-	views, err := d.decision.DecideTx(ctx, tx, b, queued)
-	if err == nil && len(views) > 0 {
-		err = tx.SendBatch(ctx, b).Close()
-	}
+func (d *direct) decideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, group []requests.Request) ([]requests.View, error) {
+	views, err := d.decision.DecideTx(ctx, tx, b, group)
 	if err != nil {
-		return requestrows.Decisions{}, fmt.Errorf("decide: %w", err)
+		return nil, fmt.Errorf("decide: %w", err)
 	}
 	d.decided = len(views)
-	return requestrows.Decisions{Views: views}, nil
+	return views, nil
 }
 
 func (d *direct) committed(ctx context.Context, _ map[requestrows.Ref]requestrows.Result) {
 	if d.decided > 0 {
 		d.decision.Committed(ctx)
 	}
-}
-
-// queuedIn returns the queued requests of a group, in the order of their
-// sequence. It returns none if a request was not inserted, or was queued in
-// another lane.
-func queuedIn(lane lanes.Lane, inserted []requests.Request, group int) []requests.Request {
-	if len(inserted) < group {
-		return nil
-	}
-	queued := make([]requests.Request, 0, len(inserted))
-	for _, r := range inserted {
-		switch {
-		case r.Status != requests.Queued:
-		case r.Lane != lane:
-			return nil
-		default:
-			queued = append(queued, r)
-		}
-	}
-	slices.SortFunc(queued, func(a, b requests.Request) int { return int(a.Sequence - b.Sequence) })
-	return queued
 }

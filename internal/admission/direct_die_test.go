@@ -20,9 +20,9 @@ import (
 )
 
 // directSteps is the minimum number of steps of a direct decision: the batch
-// that begins, inserts, locks and reads; the read of the cart's holds; the
-// write of the decision; COMMIT; and the moment after it.
-const directSteps = 5
+// that begins, locks and reads; the read of the cart's holds; the batch that
+// inserts, writes the decision and commits; and the moment after it.
+const directSteps = 4
 
 // decideOn admits a request through a new intake on db, which decides the
 // request if it can.

@@ -141,11 +141,35 @@ WHERE s.tenant_id = d.tenant_id AND s.variant_id = d.variant_id
 // than a transaction makes with one deadline.
 const passMax = 10_000
 
+// strictDeltaSQL is deltaSQL, and fails with SQLSTATE 22P02 if the guard refuses
+// a variant. So a COMMIT behind it in one batch does not commit.
+const strictDeltaSQL = `
+WITH changed AS (` + deltaSQL + `
+    RETURNING 1
+)
+SELECT CASE WHEN count(*) = cardinality($1) THEN 0
+            ELSE ('the guard of the counters refused ' || cardinality($1) - count(*) || ' variants')::integer END
+FROM changed`
+
 // queueDeltas adds one guarded statement to b that applies the deltas, each
 // variant once. A variant that the guard refuses fails the batch, and the
 // transaction must be rolled back. Under the stock's lock it means that the
 // counters were changed by other means than this package.
 func queueDeltas(b *pgx.Batch, deltas map[Ref]counterDelta) {
+	queueDeltasBy(deltaSQL, b, deltas, func(tag pgconn.CommandTag) error {
+		if got := tag.RowsAffected(); got != int64(len(deltas)) {
+			return fmt.Errorf("change the counters of %d variants: the guard refused %d", len(deltas), int64(len(deltas))-got)
+		}
+		return nil
+	})
+}
+
+// queueStrictDeltas is queueDeltas, and the server checks what the guard refuses.
+func queueStrictDeltas(b *pgx.Batch, deltas map[Ref]counterDelta) {
+	queueDeltasBy(strictDeltaSQL, b, deltas, nil)
+}
+
+func queueDeltasBy(sql string, b *pgx.Batch, deltas map[Ref]counterDelta, check func(pgconn.CommandTag) error) {
 	maps.DeleteFunc(deltas, func(_ Ref, d counterDelta) bool { return d == counterDelta{} })
 	if len(deltas) == 0 {
 		return
@@ -166,12 +190,10 @@ func queueDeltas(b *pgx.Batch, deltas map[Ref]counterDelta) {
 		}
 		earliest = append(earliest, deadline)
 	}
-	b.Queue(deltaSQL, tenants, variants, stock, reserved, earliest, ended, passMax).Exec(func(tag pgconn.CommandTag) error {
-		if got := tag.RowsAffected(); got != int64(len(deltas)) {
-			return fmt.Errorf("change the counters of %d variants: the guard refused %d", len(deltas), int64(len(deltas))-got)
-		}
-		return nil
-	})
+	q := b.Queue(sql, tenants, variants, stock, reserved, earliest, ended, passMax)
+	if check != nil {
+		q.Exec(check)
+	}
 }
 
 // endTx ends holds whose stocks and rows are locked, and changes the counters

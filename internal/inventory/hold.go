@@ -99,6 +99,9 @@ func holdTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in inputs) (
 // ones, and writes an audit row for each. The audit rows are in this order,
 // request by request: a reader that adds up the record never counts more units
 // than there are.
+//
+// Statements whose results must be read to know that they did what they ought to
+// have a function that reads them. Holds that end nothing need none.
 func (h *Holding) Queue(b *pgx.Batch) {
 	e := endings{deltas: make(map[Ref]counterDelta, len(h.decision.reserved))}
 	for ref, demand := range h.decision.reserved {
@@ -117,7 +120,7 @@ func (h *Holding) Queue(b *pgx.Batch) {
 		e.add(r.held, reservationrows.Ending{To: reservations.Released, Reason: reservationrows.Replaced, At: h.Now, Origin: r.origin})
 	}
 	e.queueRows(b)
-	queueDeltas(b, e.deltas)
+	queueStrictDeltas(b, e.deltas)
 	audit.Queue(b, e.entries)
 	reservationrows.QueueHolds(b, h.decision.holds)
 }

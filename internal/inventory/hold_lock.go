@@ -143,6 +143,13 @@ func QueueLocking(b *pgx.Batch, requests []HoldRequest, terms Terms, endDue bool
 // requests.
 func (l *Locking) Complete() bool { return len(l.counters) == len(l.refs) }
 
+// Untracked reports whether the stock of the variant is locked, and the variant
+// is not tracked.
+func (l *Locking) Untracked(ref Ref) bool {
+	c := l.counters[ref]
+	return c != nil && !c.Tracked
+}
+
 // WaitTx waits for the stock for at most that long, after the batch was sent,
 // if the requests are for a single variant whose stock another transaction has
 // locked. It does not wait for one of several stocks while the others are

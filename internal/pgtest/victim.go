@@ -59,7 +59,7 @@ func atStep(n int, do func(conn *pgx.Conn)) func(conn *pgx.Conn) {
 type sentKey struct{}
 
 // steps is a tracer that calls a function before each message to the server,
-// and after each COMMIT.
+// and after each COMMIT, alone or at the end of a batch.
 type steps func(conn *pgx.Conn)
 
 func (next steps) TraceQueryStart(ctx context.Context, conn *pgx.Conn, query pgx.TraceQueryStartData) context.Context {
@@ -68,18 +68,26 @@ func (next steps) TraceQueryStart(ctx context.Context, conn *pgx.Conn, query pgx
 }
 
 func (next steps) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, _ pgx.TraceQueryEndData) {
+	next.ended(ctx, conn)
+}
+
+func (next steps) ended(ctx context.Context, conn *pgx.Conn) {
 	if sql, _ := ctx.Value(sentKey{}).(string); strings.EqualFold(sql, "commit") {
 		next(conn)
 	}
 }
 
-func (next steps) TraceBatchStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (next steps) TraceBatchStart(ctx context.Context, conn *pgx.Conn, batch pgx.TraceBatchStartData) context.Context {
 	next(conn)
-	return ctx
+	last := batch.Batch.QueuedQueries[batch.Batch.Len()-1]
+	return context.WithValue(ctx, sentKey{}, last.SQL)
 }
 
 func (steps) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-func (steps) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+
+func (next steps) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, _ pgx.TraceBatchEndData) {
+	next.ended(ctx, conn)
+}
 
 // The environment variables of a process that RunKilled starts.
 const (

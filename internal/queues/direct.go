@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,10 +19,12 @@ import (
 	"github.com/holdfast/holdfast/reservations"
 )
 
-// Direct decides requests in the transaction that admits them, if no queued
-// request precedes them. It takes no lease. A request that was accepted before
-// another one was sent is visible to that one's transaction. If it is still
-// queued, the other one is queued behind it; otherwise it is decided already.
+// Direct decides requests in the transaction that admits them, before it inserts
+// them, if no queued request precedes them. It takes no lease. A request that was
+// accepted before another one was sent is visible to that one's transaction. If
+// it is still queued, the other one is queued behind it; otherwise it is decided
+// already. A request that is accepted after the check was sent before the other
+// one was accepted, so either order of the two is right.
 //
 // If two transactions decide for one variant concurrently, the second waits for
 // the stock for at most StockWait, and holds no lock that a decision or a drain
@@ -65,45 +68,45 @@ func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct,
 	return d, nil
 }
 
-// clearSQL returns the streams of the requests $1, $2, which the transaction
-// has inserted, that are clear. In a clear stream no queued request has a lower
-// number, and no other stream has one of the same carts. There is no pause, no
-// rate cap and no move between the lanes. A request that was accepted before
-// one of the group was sent has a lower number than all of the group.
+// clearSQL returns the streams of new requests for the variants $1, $2 that are
+// clear, with the places of their variants. In a clear stream no request is
+// queued, and no other stream has a queued one of the carts $5, $6. There is no
+// pause, no rate cap and no move between the lanes, and the sequence is not
+// behind the stream's mark.
 //
 // A stream with more than $4 requests above its mark is not clear. That happens
 // while an admission holds the mark back, and the statement must not read all
 // of them for each group.
 const clearSQL = `
 WITH own AS MATERIALIZED (
-    SELECT r.tenant_id, r.cart_id, r.variant_id, r.lane, r.slot, r.sequence
-    FROM unnest($1::uuid[], $2::uuid[]) AS a (tenant_id, request_id)
-    JOIN reservation_requests r USING (tenant_id, request_id)
-    WHERE r.status = 'queued'
+    SELECT a.tenant_id, a.variant_id, a.place, ` + lanes.RouteColumns + `
+    FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS a (tenant_id, variant_id, place)
+    ` + lanes.RouteJoin + `
 )
-SELECT s.slot, s.low_water
-FROM (SELECT lane, slot, min(sequence) AS first FROM own WHERE lane = $3 GROUP BY lane, slot) streams
+SELECT s.slot, s.low_water, streams.places
+FROM (SELECT lane, slot, array_agg(place) AS places FROM own GROUP BY lane, slot) streams
 JOIN lane_slots s USING (lane, slot)
 JOIN ` + lanes.Controls + ` control ON control.lane = s.lane
-WHERE NOT control.paused AND control.rate_cap IS NULL
+WHERE NOT control.paused AND control.rate_cap IS NULL AND s.low_water <= (` + lanes.DrawnSQL + `)
+  AND NOT EXISTS (SELECT FROM own WHERE own.lane <> $3)
   AND NOT EXISTS (SELECT FROM reservation_requests r
-                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.sequence < streams.first
+                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
                   ORDER BY r.sequence
                   OFFSET $4::integer)
   AND NOT EXISTS (SELECT FROM reservation_requests r
-                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.sequence < streams.first
-                    AND r.status = 'queued')
+                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued')
   AND NOT EXISTS (SELECT FROM hot_variants h WHERE s.lane = 'hot' AND h.slot = s.slot AND h.state <> 'hot')
   AND NOT EXISTS (SELECT FROM hot_variants h JOIN own USING (tenant_id, variant_id) WHERE s.lane <> 'hot')
   AND NOT EXISTS (SELECT
                   FROM ` + lanes.ParallelSlots + ` parallel
                   CROSS JOIN LATERAL (SELECT FROM reservation_requests r
                                       WHERE r.lane = parallel.lane AND r.slot = parallel.slot AND r.sequence > ` + lanes.ParallelMark + `
-                                        AND r.sequence < streams.first AND r.status = 'queued'
+                                        AND r.status = 'queued'
                                       LIMIT 1) waiting
                   JOIN own ON own.slot = s.slot
-                  JOIN reservation_requests r ON r.tenant_id = own.tenant_id AND r.cart_id = own.cart_id
-                                             AND r.sequence > ` + lanes.ParallelMark + ` AND r.sequence < own.sequence
+                  JOIN unnest($5::uuid[], $6::text[]) AS cart (tenant_id, cart_id) ON cart.tenant_id = own.tenant_id
+                  JOIN reservation_requests r ON r.tenant_id = cart.tenant_id AND r.cart_id = cart.cart_id
+                                             AND r.sequence > ` + lanes.ParallelMark + `
                   WHERE s.lane <> 'hot' AND (parallel.lane, parallel.slot) <> (s.lane, s.slot)
                     AND r.status = 'queued' AND r.slot = parallel.slot)`
 
@@ -114,13 +117,15 @@ const unmarkedMax = 5000
 // Decision is the decision of one group.
 type Decision interface {
 	// DecideTx decides the requests, which are all of the group and which tx
-	// has inserted into one lane. It adds the writes to b. It returns the
-	// requests that were decided, as they are once b was sent. The others stay
-	// queued: a queued request precedes them, the lane is paused or capped, or
-	// another transaction has locked their stocks.
+	// has not inserted yet, in their order. It adds the writes to b, except the
+	// rows of the requests. It returns the requests that were decided, as they
+	// are once they are inserted, without a sequence number and a stream. The
+	// others are to be queued: a queued request precedes them, the lane is
+	// paused or capped, another transaction has locked their stocks, or their
+	// variant is not tracked.
 	//
 	// The transaction must be READ COMMITTED, which the admission has checked.
-	DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, inserted []requests.Request) ([]requests.View, error)
+	DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, group []requests.Request) ([]requests.View, error)
 	// Committed counts what was decided, once the transaction is committed.
 	Committed(ctx context.Context)
 }
@@ -129,28 +134,10 @@ type Decision interface {
 type directDecision struct {
 	lane    *directLane
 	locking *inventory.Locking
-	marks   map[int16]int64 // of the clear streams
+	clear   map[inventory.Ref]bool // variants whose stream is clear
+	marks   map[int16]int64        // of the clear streams
+	horizon *lanes.Horizon         // if the marks are to be moved, else nil
 	report  Report
-}
-
-// Queue adds to b the statements that check whether the group may be decided
-// now, and lock the stocks that are free.
-func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requestrows.Submission) Decision {
-	dd := &directDecision{lane: d.lanes[lane], marks: make(map[int16]int64)}
-	tenants, ids, asks := make([][16]byte, len(group)), make([][16]byte, len(group)), make([]inventory.HoldRequest, len(group))
-	for i := range group {
-		s := &group[i]
-		tenants[i], ids[i] = s.TenantID, s.RequestID
-		asks[i] = inventory.HoldRequest{TenantID: s.TenantID, VariantID: s.VariantID}
-	}
-	b.Queue(clearSQL, tenants, ids, lane, unmarkedMax).Query(func(rows pgx.Rows) error {
-		var slot int16
-		var mark int64
-		_, err := pgx.ForEachRow(rows, []any{&slot, &mark}, func() error { dd.marks[slot] = mark; return nil })
-		return err
-	})
-	dd.locking = inventory.QueueLocking(b, asks, dd.lane.config.Terms, dd.lane.endsDue())
-	return dd
 }
 
 // markEvery is how many requests are decided, on average and over all
@@ -158,49 +145,83 @@ func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requestrows.Submis
 // decisions read past them.
 const markEvery = 100
 
+// Queue adds to b the statements that check whether the group may be decided
+// now, and lock the stocks that are free.
+func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requestrows.Submission) Decision {
+	dd := &directDecision{lane: d.lanes[lane], clear: make(map[inventory.Ref]bool), marks: make(map[int16]int64)}
+	var variants []inventory.HoldRequest
+	var variantTenants [][16]byte
+	var variantIDs []string
+	tenants, carts := make([][16]byte, len(group)), make([]string, len(group))
+	for i := range group {
+		s := &group[i]
+		tenants[i], carts[i] = s.TenantID, s.CartID
+		ref := inventory.Ref{TenantID: s.TenantID, VariantID: s.VariantID}
+		if _, seen := dd.clear[ref]; !seen {
+			dd.clear[ref] = false
+			variants = append(variants, inventory.HoldRequest{TenantID: s.TenantID, VariantID: s.VariantID})
+			variantTenants, variantIDs = append(variantTenants, s.TenantID), append(variantIDs, s.VariantID)
+		}
+	}
+	b.Queue(clearSQL, variantTenants, variantIDs, lane, unmarkedMax, tenants, carts).Query(func(rows pgx.Rows) error {
+		var slot int16
+		var mark int64
+		var places []int64
+		_, err := pgx.ForEachRow(rows, []any{&slot, &mark, &places}, func() error {
+			dd.marks[slot] = mark
+			for _, place := range places {
+				dd.clear[inventory.Ref{TenantID: variants[place-1].TenantID, VariantID: variants[place-1].VariantID}] = true
+			}
+			return nil
+		})
+		return err
+	})
+	if rand.N(markEvery) < len(group) { //nolint:gosec // it only spreads the moves
+		dd.horizon = new(lanes.Horizon)
+		lanes.QueueHorizon(b, dd.horizon)
+	}
+	dd.locking = inventory.QueueLocking(b, variants, dd.lane.config.Terms, dd.lane.endsDue())
+	return dd
+}
+
 // DecideTx decides those of the requests whose stream is clear and whose stock
 // is locked. The transaction must be READ COMMITTED, which the admission has
 // checked.
-func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, inserted []requests.Request) (views []requests.View, err error) {
-	first := make([]requests.Request, 0, len(inserted))
-	for _, r := range inserted {
-		if mark, ok := dd.marks[r.Slot]; ok && r.Sequence > mark { // else the sequence is behind the mark
-			first = append(first, r)
-		}
-	}
+func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, group []requests.Request) (views []requests.View, err error) {
+	unclear := func(r requests.Request) bool { return !dd.clear[variantOf(&r)] }
+	first := slices.DeleteFunc(slices.Clone(group), unclear)
 	if len(first) == 0 {
 		return nil, nil
 	}
 	if err := dd.locking.WaitTx(ctx, tx, dd.lane.config.StockWait); err != nil {
 		return nil, err
 	}
+	// the insert decides these, whatever is queued
+	first = slices.DeleteFunc(first, func(r requests.Request) bool { return r.Kind == requests.Add && dd.locking.Untracked(variantOf(&r)) })
+	if len(first) == 0 {
+		return nil, nil
+	}
 	hold := func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, _ inventory.Terms) (*inventory.Holding, error) {
 		return dd.locking.HoldTx(ctx, tx, asks)
 	}
-	decided, err := dd.lane.decide(ctx, tx, b, first, dd.locking.Now(), hold, &dd.report)
+	decided, err := dd.lane.decide(ctx, tx, b, first, dd.locking.Now(), hold, requestrows.QueueFailures, &dd.report)
 	if err != nil || len(decided) == 0 {
 		return nil, err
 	}
-	if rand.N(markEvery) < len(decided) { //nolint:gosec // it only spreads the moves
-		err = dd.moveMarks(ctx, tx, b)
-	}
-	return dd.report.outcomes.views(), err
+	dd.moveMarks(b)
+	return dd.report.outcomes.views(), nil
 }
 
-// moveMarks adds to b the statements that move the marks of the streams. It
-// waits for no slot, and leaves a mark that a drain is moving.
-func (dd *directDecision) moveMarks(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
-	var horizon lanes.Horizon
-	first := &pgx.Batch{}
-	lanes.QueueHorizon(first, &horizon)
-	if err := tx.SendBatch(ctx, first).Close(); err != nil {
-		return err
+// moveMarks adds to b the statements that move the marks of the streams, if it
+// is their turn. It waits for no slot, and leaves a mark that a drain is moving.
+func (dd *directDecision) moveMarks(b *pgx.Batch) {
+	if dd.horizon == nil {
+		return
 	}
 	for slot, mark := range dd.marks {
 		stream := lanes.Stream{Lane: dd.lane.lane, Slot: slot}
-		queueMark(b, &Lease{Lease: lanes.Lease{Stream: stream, LowWater: mark, Horizon: horizon}}, &Claim{})
+		queueMark(b, &Lease{Lease: lanes.Lease{Stream: stream, LowWater: mark, Horizon: *dd.horizon}}, &Claim{})
 	}
-	return nil
 }
 
 // views returns the decided requests as they are once the decision is written.

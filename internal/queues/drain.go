@@ -170,7 +170,7 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 		b := &pgx.Batch{}
 		if len(claimed) > 0 {
 			linkTo(ctx, claimed)
-			decided, err = d.decide(ctx, tx, b, claimed, lease.Now, d.holdFuncFor(only), &report)
+			decided, err = d.decide(ctx, tx, b, claimed, lease.Now, d.holdFuncFor(only), requestrows.QueueFinish, &report)
 			if err != nil {
 				return err
 			}
@@ -197,7 +197,7 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 // decide decides the claimed requests, adds the writes to b, and counts them in
 // the report. It returns the requests that were decided: all but those that
 // depend on a row which another transaction has locked.
-func (d *decider) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, report *Report) (decided []requests.Request, err error) {
+func (d *decider) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, finish finishFunc, report *Report) (decided []requests.Request, err error) {
 	holding, err := hold(ctx, tx, d.holdRequests(claimed, now), d.config.Terms)
 	if err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (d *decider) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed [
 		return nil, nil
 	}
 	holding.Queue(b)
-	requestrows.QueueFinish(b, decided, reasons, holding.Now)
+	finish(b, decided, reasons, holding.Now)
 	report.Claimed = len(decided)
 	report.outcomes = outcomesOf(d.lane, decided, reasons, holding.Now)
 	report.outcomes.holding = holding

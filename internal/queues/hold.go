@@ -15,6 +15,10 @@ import (
 // inventory.HoldTx does.
 type holdFunc func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, terms inventory.Terms) (*inventory.Holding, error)
 
+// finishFunc adds to b what writes that requests are finished, as
+// requestrows.QueueFinish does.
+type finishFunc func(b *pgx.Batch, finished []requests.Request, reasons []requests.Reason, now time.Time)
+
 // holdFuncFor returns how a batch is decided. A drain of a lane that does not
 // wait for the lock of a stock does so only for the variant in only, if that is
 // set. No wait is longer than deferWait: then the drain ends and begins again

@@ -182,7 +182,7 @@ func (d *Drain) decideOneOnce(ctx context.Context, r requests.Request) (Report, 
 	var report Report
 	err := d.guarded(ctx, r, func(ctx context.Context, tx pgx.Tx, b *pgx.Batch, now time.Time) error {
 		report = Report{}
-		decided, err := d.decide(ctx, tx, b, []requests.Request{r}, now, inventory.HoldTx, &report)
+		decided, err := d.decide(ctx, tx, b, []requests.Request{r}, now, inventory.HoldTx, requestrows.QueueFinish, &report)
 		if err == nil && len(decided) == 0 {
 			return errLocked
 		}

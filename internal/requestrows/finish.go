@@ -45,13 +45,9 @@ func queueFinish(b *pgx.Batch, finished []requests.Request, reasons []requests.R
 	n := len(finished)
 	tenants, ids := make([][16]byte, n), make([][16]byte, n)
 	epochs, texts := make([]int32, n), make([]string, n)
-	var entries []audit.Entry
 	for i := range finished {
 		r := &finished[i]
 		tenants[i], ids[i], epochs[i], texts[i] = r.TenantID, r.RequestID, r.ClaimEpoch, string(reasons[i])
-		if reasons[i] != "" {
-			entries = append(entries, failure(r, reasons[i], origin(r)))
-		}
 	}
 	b.Queue(finishSQL, pg.Collapse(tenants), ids, pg.Collapse(epochs), pg.Collapse(texts), now).Exec(func(tag pgconn.CommandTag) error {
 		if got := tag.RowsAffected(); got != int64(n) {
@@ -59,6 +55,22 @@ func queueFinish(b *pgx.Batch, finished []requests.Request, reasons []requests.R
 		}
 		return nil
 	})
+	queueFailures(b, finished, reasons, origin)
+}
+
+// QueueFailures adds to b the audit rows of QueueFinish, for requests whose rows
+// are inserted as finished.
+func QueueFailures(b *pgx.Batch, finished []requests.Request, reasons []requests.Reason, _ time.Time) {
+	queueFailures(b, finished, reasons, OriginOf)
+}
+
+func queueFailures(b *pgx.Batch, finished []requests.Request, reasons []requests.Reason, origin func(*requests.Request) audit.Origin) {
+	var entries []audit.Entry
+	for i := range finished {
+		if reasons[i] != "" {
+			entries = append(entries, failure(&finished[i], reasons[i], origin(&finished[i])))
+		}
+	}
 	audit.Queue(b, entries)
 }
 

@@ -150,14 +150,17 @@ func (n *insertGroup) queueLockRetried(b *pgx.Batch) {
 	})
 }
 
-// recordRetriesTx writes an audit row (request.retried) for each retry that was
-// inserted and not withdrawn, in the name of the caller that made it. The
-// target is the failed request. A retry of a request that does not exist has no
-// row.
+// recordRetriesTx records the retries that were inserted and not withdrawn.
 func (n *insertGroup) recordRetriesTx(ctx context.Context, tx pgx.Tx) error {
-	var entries []audit.Entry
-	for i := range n.inserted {
-		r := &n.inserted[i]
+	return audit.WriteTx(ctx, tx, n.retryEntries(n.inserted))
+}
+
+// retryEntries returns an audit row (request.retried) for each retry among the
+// requests, in the name of the caller that made it. The target is the failed
+// request. A retry of a request that does not exist has no row.
+func (n *insertGroup) retryEntries(inserted []requests.Request) (entries []audit.Entry) {
+	for i := range inserted {
+		r := &inserted[i]
 		if r.RetryOf == nil {
 			continue
 		}
@@ -165,7 +168,7 @@ func (n *insertGroup) recordRetriesTx(ctx context.Context, tx pgx.Tx) error {
 			entries = append(entries, retried(r, state))
 		}
 	}
-	return audit.WriteTx(ctx, tx, entries)
+	return entries
 }
 
 // retried is the audit entry of the request that r retries.
