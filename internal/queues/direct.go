@@ -76,7 +76,8 @@ func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct,
 //
 // A stream with more than $4 requests above its mark is not clear. That happens
 // while an admission holds the mark back, and the statement must not read all
-// of them for each group.
+// of them for each group. The carts are in a CASE, which the planner can't turn
+// into a join, and are read only if another stream has a queued request.
 const clearSQL = `
 WITH own AS MATERIALIZED (
     SELECT a.tenant_id, a.variant_id, a.place, ` + lanes.RouteColumns + `
@@ -97,18 +98,23 @@ WHERE NOT control.paused AND control.rate_cap IS NULL AND s.low_water <= (` + la
                   WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued')
   AND NOT EXISTS (SELECT FROM hot_variants h WHERE s.lane = 'hot' AND h.slot = s.slot AND h.state <> 'hot')
   AND NOT EXISTS (SELECT FROM hot_variants h JOIN own USING (tenant_id, variant_id) WHERE s.lane <> 'hot')
-  AND NOT EXISTS (SELECT
-                  FROM ` + lanes.ParallelSlots + ` parallel
-                  CROSS JOIN LATERAL (SELECT FROM reservation_requests r
-                                      WHERE r.lane = parallel.lane AND r.slot = parallel.slot AND r.sequence > ` + lanes.ParallelMark + `
-                                        AND r.status = 'queued'
-                                      LIMIT 1) waiting
-                  JOIN own ON own.slot = s.slot
-                  JOIN unnest($5::uuid[], $6::text[]) AS cart (tenant_id, cart_id) ON cart.tenant_id = own.tenant_id
-                  JOIN reservation_requests r ON r.tenant_id = cart.tenant_id AND r.cart_id = cart.cart_id
-                                             AND r.sequence > ` + lanes.ParallelMark + `
-                  WHERE s.lane <> 'hot' AND (parallel.lane, parallel.slot) <> (s.lane, s.slot)
-                    AND r.status = 'queued' AND r.slot = parallel.slot)`
+  AND CASE WHEN s.lane <> 'hot' AND EXISTS (
+               SELECT
+               FROM ` + lanes.ParallelSlots + ` parallel
+               CROSS JOIN LATERAL (SELECT FROM reservation_requests r
+                                   WHERE r.lane = parallel.lane AND r.slot = parallel.slot AND r.sequence > ` + lanes.ParallelMark + `
+                                     AND r.status = 'queued'
+                                   LIMIT 1) waiting
+               WHERE (parallel.lane, parallel.slot) <> (s.lane, s.slot))
+      THEN NOT EXISTS (
+               SELECT
+               FROM ` + lanes.ParallelSlots + ` parallel
+               CROSS JOIN unnest($5::uuid[], $6::text[]) AS cart (tenant_id, cart_id)
+               JOIN reservation_requests r ON r.tenant_id = cart.tenant_id AND r.cart_id = cart.cart_id
+                                          AND r.sequence > ` + lanes.ParallelMark + ` AND r.slot = parallel.slot
+               WHERE (parallel.lane, parallel.slot) <> (s.lane, s.slot) AND r.status = 'queued'
+                 AND EXISTS (SELECT FROM own WHERE own.tenant_id = cart.tenant_id AND own.slot = s.slot))
+      ELSE true END`
 
 // unmarkedMax is how many requests a clear stream may have above its mark. The
 // marks move long before, unless an admission holds them back.
