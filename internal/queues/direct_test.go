@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
@@ -205,6 +207,31 @@ func TestDirectDecisionsBesideLateAdmission(t *testing.T) {
 	drain(b, late)
 	b.Want(late, requests.Done, "")
 	b.CheckInvariants()
+}
+
+// A request is accepted while a direct decision is under way, which has found
+// that nothing precedes it. The one that is sent afterwards is decided after the
+// accepted one, which gets the last unit.
+func TestDirectDecisionBesideAcceptedRequest(t *testing.T) {
+	t.Parallel()
+	onEachLane(t, func(t *testing.T, lane lanes.Lane) {
+		b, in := newDeciding(t, lane, queues.DrainConfig{})
+		b.Stock("shoe", 2)
+		b.Settle(in)
+		var accepted requests.Request
+		b.Decider.Before = func(_ context.Context, tx pgx.Tx) (pgx.Tx, error) {
+			accepted = b.SubmitAs(unit("accepted", "shoe"))
+			return tx, nil
+		}
+		wantView(t, "under way", b.SubmitDirect(in, unit("under way", "shoe")), requests.Done, "")
+		b.Decider.Before = nil
+		later := b.SubmitDirect(in, unit("later", "shoe"))
+		wantView(t, "later", later, requests.Queued, "")
+		drain(b, later.Request)
+		b.Want(accepted, requests.Done, "")
+		b.Want(later.Request, requests.Failed, requests.OutOfStock)
+		b.CheckInvariants()
+	})
 }
 
 // Direct decisions end the due holds of a hot variant without a drain, whether
