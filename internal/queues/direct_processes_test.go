@@ -1,23 +1,29 @@
 package queues_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pg"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/testkit"
+	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/verify"
 )
 
@@ -82,8 +88,47 @@ func keepingPlans(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
 // processes are two APIs, two workers of the hot lane and one of the normal lane over
 // one database. The variant "shoe" is pinned to the hot lane, "sock" is normal.
 type processes struct {
-	b    *testkit.Fixture
-	apis [2]*api
+	b     *testkit.Fixture
+	apis  [2]*api
+	clock atomic.Int64 // logical
+
+	mu    sync.Mutex
+	calls []timed
+}
+
+// timed is a request for a shoe, with the times when it was sent and accepted.
+type timed struct {
+	requests.Request
+	sent, accepted int64
+}
+
+// checkOrder fails the test if a request was decided before one that was
+// accepted when it was sent. The order of decisions is that of the record.
+func (s *processes) checkOrder(t *testing.T) {
+	t.Helper()
+	rows, err := s.b.DB.Query(t.Context(), `SELECT target_id, audit_id FROM audit_log WHERE action IN ('reservation.held', 'request.failed')`)
+	pgtest.Must(t, err)
+	decided := make(map[uuid.UUID]int64)
+	var id uuid.UUID
+	var at int64
+	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error { decided[id] = at; return nil })
+	pgtest.Must(t, err)
+	slices.SortFunc(s.calls, func(a, b timed) int { return cmp.Compare(decided[a.RequestID], decided[b.RequestID]) })
+	var first *timed // to be accepted, of those that were decided later
+	overtook := 0
+	for i := len(s.calls) - 1; i >= 0; i-- {
+		c := &s.calls[i]
+		if first != nil && first.accepted < c.sent {
+			overtook++
+			t.Logf("request %d was decided before request %d, which was accepted when it was sent", c.Sequence, first.Sequence)
+		}
+		if first == nil || c.accepted < first.accepted {
+			first = c
+		}
+	}
+	if overtook > 0 || len(s.calls) == 0 {
+		t.Errorf("%d of %d requests were decided before one that had been accepted when they were sent", overtook, len(s.calls))
+	}
 }
 
 func startProcesses(t *testing.T) *processes {
@@ -136,10 +181,17 @@ func (s *processes) buy(t *testing.T, a *api, name string, random *rand.Rand, en
 			submission.VariantID = "sock"
 		}
 		submission.Waits = random.IntN(50) > 0
+		sent := s.clock.Add(1)
 		r, err := a.intake.Submit(t.Context(), submission)
 		if err != nil {
 			t.Errorf("submit for the cart %s: %v", submission.CartID, err)
 			return
+		}
+		if submission.VariantID == "shoe" {
+			call := timed{r, sent, s.clock.Add(1)}
+			s.mu.Lock()
+			s.calls = append(s.calls, call)
+			s.mu.Unlock()
 		}
 		if r.Status.Finished() && r.Lane == lanes.Hot {
 			a.direct.Add(1)
@@ -197,7 +249,8 @@ func (s *processes) verify(t *testing.T) {
 
 // Two processes admit and decide directly. Workers, woken by them, decide what
 // they leave queued. After each load every request has an outcome, so no
-// low-water mark has passed a queued request.
+// low-water mark has passed a queued request. No request for the hot variant was
+// decided before one that had been accepted when it was sent.
 func TestDirectDecisionsOverProcesses(t *testing.T) {
 	t.Parallel()
 	s := startProcesses(t)
@@ -214,6 +267,7 @@ func TestDirectDecisionsOverProcesses(t *testing.T) {
 		}
 	}
 	s.b.CheckInvariants()
+	s.checkOrder(t)
 	queued := s.b.Int(`SELECT count(*) FROM reservation_requests WHERE lane = 'hot'`)
 	for i, a := range s.apis {
 		direct := a.direct.Load()
