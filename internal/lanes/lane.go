@@ -175,19 +175,21 @@ func DiversionOf(ctx context.Context, db audit.Querier, tenantID uuid.UUID) (*Di
 	return diversion, nil
 }
 
-// RouteJoin and RouteColumns are parts of a SQL statement: they choose the
-// stream of new requests for a row a with tenant_id and variant_id.
-// RouteColumns are two expressions, the stream's lane and slot. The subquery on
-// one tenant runs only if some tenant is diverted.
+// RouteJoin and RouteColumns are parts of a SQL statement that inserts
+// requests: they choose the stream of a row a with tenant_id and variant_id.
+// RouteColumns are two expressions, the stream's lane and slot. NormalSlot is the
+// slot of a variant that is not hot. Its subquery on one tenant runs only if some
+// tenant is diverted.
 //
 // The transaction must be READ COMMITTED: an older snapshot routes by a rule
 // that no lane follows any more.
 const (
 	RouteJoin = `LEFT JOIN hot_variants h ON h.tenant_id = a.tenant_id AND h.variant_id = a.variant_id AND h.state <> 'leaving'`
 
-	RouteColumns = `CASE WHEN h.slot IS NULL THEN 'normal' ELSE 'hot' END AS lane,
-       coalesce(h.slot, CASE WHEN EXISTS (SELECT FROM diverted_tenants)
-                             THEN (SELECT d.slot FROM diverted_tenants d WHERE d.tenant_id = a.tenant_id) END, 0) AS slot`
+	RouteColumns = `CASE WHEN h.slot IS NULL THEN 'normal' ELSE 'hot' END AS lane, coalesce(h.slot, ` + NormalSlot + `) AS slot`
+
+	NormalSlot = `coalesce(CASE WHEN EXISTS (SELECT FROM diverted_tenants)
+                      THEN (SELECT d.slot FROM diverted_tenants d WHERE d.tenant_id = a.tenant_id) END, 0)`
 )
 
 // LeavingSlot is a SQL expression for the statement of RouteJoin to return: the

@@ -3,6 +3,7 @@ package pg
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -16,7 +17,7 @@ var ErrIsolation = errors.New("the transaction is not READ COMMITTED")
 // that name exists. READ UNCOMMITTED is READ COMMITTED in Postgres.
 const levelSQL = `
 SELECT CASE WHEN current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN ''
-            ELSE current_setting('holdfast.needs_read_committed') END`
+            ELSE current_setting('holdfast.needs_read_committed') END, now()`
 
 // undefinedObject is the SQLSTATE of a setting that does not exist.
 const undefinedObject = "42704"
@@ -35,10 +36,13 @@ const undefinedObject = "42704"
 // lock. Postgres reports a conflict (SQLSTATE 40001) only if the same row is
 // also written. Such a verb needs READ COMMITTED, where each statement has its
 // own snapshot.
-func QueueIsolation(b *pgx.Batch) {
+func QueueIsolation(b *pgx.Batch) { QueueBegan(b, new(time.Time)) }
+
+// QueueBegan is QueueIsolation, and reads when the transaction began into began.
+func QueueBegan(b *pgx.Batch, began *time.Time) {
 	b.Queue(levelSQL).QueryRow(func(row pgx.Row) error {
 		var none string
-		err := row.Scan(&none)
+		err := row.Scan(&none, began)
 		if Code(err) == undefinedObject {
 			return fmt.Errorf("%w: %w", ErrIsolation, err)
 		}

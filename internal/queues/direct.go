@@ -68,37 +68,37 @@ func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct,
 	return d, nil
 }
 
-// clearSQL returns the streams of new requests for the variants $1, $2 that are
-// clear, with the places of their variants. In a clear stream no request is
-// queued, and no other stream has a queued one of the carts $5, $6. There is no
-// pause, no rate cap and no move between the lanes, and the sequence is not
-// behind the stream's mark.
+// clearHotSQL and clearNormalSQL return the streams of new requests for the
+// variants $1, $2 that are clear, with the places of their variants in the lane.
+// In a clear stream no request is queued, there is no pause and no rate cap, and
+// the sequence is not behind the mark. A variant that moves between the lanes is
+// left out, and so is the hot stream in which one moves. A normal stream is clear
+// if no other one has a queued request of the carts $4, $5.
 //
-// A stream with more than $4 requests above its mark is not clear. That happens
+// A stream with more than $3 requests above its mark is not clear. That happens
 // while an admission holds the mark back, and the statement must not read all
 // of them for each group. The carts are in a CASE, which the planner can't turn
 // into a join, and are read only if another stream has a queued request.
-const clearSQL = `
+const (
+	clearHotSQL = `
+SELECT s.slot, s.low_water, ARRAY[a.place]
+FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS a (tenant_id, variant_id, place)
+JOIN hot_variants h ON h.tenant_id = a.tenant_id AND h.variant_id = a.variant_id
+JOIN lane_slots s ON s.lane = 'hot' AND s.slot = h.slot
+JOIN ` + lanes.Controls + ` control ON control.lane = s.lane
+WHERE NOT EXISTS (SELECT FROM hot_variants h WHERE h.slot = s.slot AND h.state <> 'hot')` + nonePrecedes
+
+	clearNormalSQL = `
 WITH own AS MATERIALIZED (
-    SELECT a.tenant_id, a.variant_id, a.place, ` + lanes.RouteColumns + `
+    SELECT a.tenant_id, a.place, ` + lanes.NormalSlot + ` AS slot
     FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS a (tenant_id, variant_id, place)
-    ` + lanes.RouteJoin + `
+    WHERE NOT EXISTS (SELECT FROM hot_variants h WHERE h.tenant_id = a.tenant_id AND h.variant_id = a.variant_id)
 )
 SELECT s.slot, s.low_water, streams.places
-FROM (SELECT lane, slot, array_agg(place) AS places FROM own GROUP BY lane, slot) streams
-JOIN lane_slots s USING (lane, slot)
+FROM (SELECT slot, array_agg(place) AS places FROM own GROUP BY slot) streams
+JOIN lane_slots s ON s.lane = 'normal' AND s.slot = streams.slot
 JOIN ` + lanes.Controls + ` control ON control.lane = s.lane
-WHERE NOT control.paused AND control.rate_cap IS NULL AND s.low_water <= (` + lanes.DrawnSQL + `)
-  AND NOT EXISTS (SELECT FROM own WHERE own.lane <> $3)
-  AND NOT EXISTS (SELECT FROM reservation_requests r
-                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
-                  ORDER BY r.sequence
-                  OFFSET $4::integer)
-  AND NOT EXISTS (SELECT FROM reservation_requests r
-                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued')
-  AND NOT EXISTS (SELECT FROM hot_variants h WHERE s.lane = 'hot' AND h.slot = s.slot AND h.state <> 'hot')
-  AND NOT EXISTS (SELECT FROM hot_variants h JOIN own USING (tenant_id, variant_id) WHERE s.lane <> 'hot')
-  AND CASE WHEN s.lane <> 'hot' AND EXISTS (
+WHERE CASE WHEN EXISTS (
                SELECT
                FROM ` + lanes.ParallelSlots + ` parallel
                CROSS JOIN LATERAL (SELECT FROM reservation_requests r
@@ -109,12 +109,22 @@ WHERE NOT control.paused AND control.rate_cap IS NULL AND s.low_water <= (` + la
       THEN NOT EXISTS (
                SELECT
                FROM ` + lanes.ParallelSlots + ` parallel
-               CROSS JOIN unnest($5::uuid[], $6::text[]) AS cart (tenant_id, cart_id)
+               CROSS JOIN unnest($4::uuid[], $5::text[]) AS cart (tenant_id, cart_id)
                JOIN reservation_requests r ON r.tenant_id = cart.tenant_id AND r.cart_id = cart.cart_id
-                                          AND r.sequence > ` + lanes.ParallelMark + ` AND r.slot = parallel.slot
+                                          AND r.sequence > ` + lanes.ParallelMark + ` AND r.lane = parallel.lane AND r.slot = parallel.slot
                WHERE (parallel.lane, parallel.slot) <> (s.lane, s.slot) AND r.status = 'queued'
                  AND EXISTS (SELECT FROM own WHERE own.tenant_id = cart.tenant_id AND own.slot = s.slot))
-      ELSE true END`
+      ELSE true END` + nonePrecedes
+
+	nonePrecedes = `
+  AND NOT control.paused AND control.rate_cap IS NULL AND s.low_water <= (` + lanes.DrawnSQL + `)
+  AND NOT EXISTS (SELECT FROM reservation_requests r
+                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued')
+  AND NOT EXISTS (SELECT FROM reservation_requests r
+                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
+                  ORDER BY r.sequence
+                  OFFSET $3::integer)`
+)
 
 // unmarkedMax is how many requests a clear stream may have above its mark. The
 // marks move long before, unless an admission holds them back.
@@ -169,7 +179,11 @@ func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requestrows.Submis
 			variantTenants, variantIDs = append(variantTenants, s.TenantID), append(variantIDs, s.VariantID)
 		}
 	}
-	b.Queue(clearSQL, variantTenants, variantIDs, lane, unmarkedMax, tenants, carts).Query(func(rows pgx.Rows) error {
+	sql, args := clearHotSQL, []any{variantTenants, variantIDs, unmarkedMax}
+	if lane != lanes.Hot {
+		sql, args = clearNormalSQL, append(args, tenants, carts)
+	}
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		var slot int16
 		var mark int64
 		var places []int64

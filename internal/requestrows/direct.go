@@ -30,7 +30,6 @@ type Direct struct {
 }
 
 const (
-	beganSQL    = `SELECT now()`
 	rollBackSQL = `ROLLBACK`
 	commitSQL   = `COMMIT`
 )
@@ -64,9 +63,8 @@ func (d Direct) Insert(ctx context.Context, conn *pgxpool.Conn) (Inserted, error
 	var began time.Time
 	b := &pgx.Batch{}
 	b.BeginTx(pgx.TxOptions{})
-	pg.QueueIsolation(b)
+	pg.QueueBegan(b, &began)
 	g.queueLockRetried(b)
-	b.Queue(beganSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&began) })
 	taken := new([]int)
 	if g.keyed {
 		taken = QueueTaken(b, g.keys())
@@ -129,7 +127,9 @@ func (n *insertGroup) insertDecidedTx(ctx context.Context, tx pgx.Tx, began time
 	if n.keyed || n.retries {
 		b.Queue(keyWaitSQL)
 	}
-	b.Queue(lanes.EnterSQL) // before a sequence number is drawn
+	if len(views) < len(n.Group) { // no mark waits for a request that is never queued
+		b.Queue(lanes.EnterSQL) // before a sequence number is drawn
+	}
 	n.queueInsert(b, true, decided)
 	if n.keyed {
 		tenants, _, keys := namesOf(n.Group)
