@@ -118,12 +118,13 @@ WHERE CASE WHEN EXISTS (
 
 	nonePrecedes = `
   AND NOT control.paused AND control.rate_cap IS NULL AND s.low_water <= (` + lanes.DrawnSQL + `)
-  AND NOT EXISTS (SELECT FROM reservation_requests r
-                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued')
-  AND NOT EXISTS (SELECT FROM reservation_requests r
-                  WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
-                  ORDER BY r.sequence
-                  OFFSET $3::integer)`
+  AND NOT EXISTS (SELECT
+                  FROM (SELECT r.status, row_number() OVER (ORDER BY r.sequence) AS place
+                        FROM reservation_requests r
+                        WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
+                        ORDER BY r.sequence
+                        LIMIT $3::integer + 1) unmarked
+                  WHERE unmarked.status = 'queued' OR unmarked.place > $3)`
 )
 
 // unmarkedMax is how many requests a clear stream may have above its mark. The
