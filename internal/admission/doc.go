@@ -4,8 +4,8 @@
 // [Intake] admits requests in groups: while one group's transaction commits,
 // the next one gathers. Package requests inserts the rows, and a caller is
 // answered once its row is committed. If all callers of a group wait for their
-// outcomes, the same transaction also decides the requests, with the step of
-// package queues.
+// outcomes, the same transaction first decides the requests, with the step of
+// package queues, and inserts them as they were decided.
 //
 // Callers wait in one bounded queue per lane, fair by tenant. A request that
 // would wait too long is refused before anything is written ([RefusedError]). A

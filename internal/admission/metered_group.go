@@ -81,7 +81,7 @@ func (m *metering) needsToken(s *requestrows.Submission) bool {
 
 // decideTx counts the requests that were inserted, spends their tokens, and
 // refuses those that have too little left or no token.
-func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (requestrows.Decisions, error) {
+func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (map[requestrows.Ref]error, error) {
 	charged := make(map[requestrows.Ref]bool, len(inserted))
 	for i := range inserted {
 		charged[requestrows.RefOf(&inserted[i])] = true
@@ -102,7 +102,7 @@ func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.
 		}
 	}
 	if err := m.tokens.LookUpTx(ctx, tx, func(i int) bool { return redeems[i] }); err != nil {
-		return requestrows.Decisions{}, err
+		return nil, err
 	}
 	results, err := m.limiter.DecideTx(ctx, tx, &ratelimit.DecideOpts{
 		Skip: func(i int) bool { return !counted[i] },
@@ -119,7 +119,7 @@ func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.
 		Queue: m.tokens.QueueSettle,
 	})
 	if err != nil {
-		return requestrows.Decisions{}, err
+		return nil, err
 	}
 	for i, result := range results {
 		m.group[i].states = result.States
@@ -128,7 +128,7 @@ func (m *metering) decideTx(ctx context.Context, tx pgx.Tx, inserted []requests.
 		}
 	}
 	refuseSameKeys(m.group, refused)
-	return requestrows.Decisions{Refused: refused}, nil
+	return refused, nil
 }
 
 // committed counts the refusals, and remembers the rates that had too little

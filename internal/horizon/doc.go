@@ -4,9 +4,10 @@
 //
 // # By writers
 //
-// This rule is for a sequence whose writers all take part, with
-// [EnterSequence]. Only these writers hold the mark back. The status table uses
-// it.
+// This rule is for a sequence whose writers take part, with [EnterSequence], if
+// their rows are among those that the mark must not pass. Only these writers hold
+// the mark back. The status table uses it, for requests that are inserted as
+// queued.
 //
 // # By transaction ids: the xid horizon
 //

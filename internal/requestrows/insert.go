@@ -37,17 +37,9 @@ type Insertion struct {
 	// it. If one of them fails, the error is a *BesideError.
 	Queue func(b *pgx.Batch)
 	// Decide, if not nil, is called in the transaction after the insert, with
-	// the requests that were inserted.
-	Decide func(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (Decisions, error)
-}
-
-// Decisions is what Insertion.Decide has decided.
-type Decisions struct {
-	// Refused are deleted again if they were inserted. The error under each name
-	// is the result of that submission.
-	Refused map[Ref]error
-	// Views are the requests that were decided, as they are then.
-	Views []requests.View
+	// the requests that were inserted. Those that it refuses are deleted again.
+	// The error under each name is the result of that submission.
+	Decide func(ctx context.Context, tx pgx.Tx, inserted []requests.Request) (refused map[Ref]error, err error)
 }
 
 // BesideError means that the group was inserted, and then a statement failed
@@ -144,19 +136,15 @@ func (n *insertGroup) sent(err error) error {
 	return err
 }
 
-// decideTx decides the requests that were inserted, records the retries among
-// them, and returns the result.
+// decideTx deletes the requests that are refused, records the retries that
+// remain, and returns the result.
 func (n *insertGroup) decideTx(ctx context.Context, tx pgx.Tx) (Inserted, error) {
-	var decided Decisions
 	if n.Decide != nil {
-		var err error
-		decided, err = n.Decide(ctx, tx, n.inserted)
-		if err != nil {
-			return Inserted{}, err
+		refused, err := n.Decide(ctx, tx, n.inserted)
+		if err == nil && len(refused) > 0 {
+			err = n.withdrawTx(ctx, tx, refused)
 		}
-	}
-	if len(decided.Refused) > 0 {
-		if err := n.withdrawTx(ctx, tx, decided.Refused); err != nil {
+		if err != nil {
 			return Inserted{}, err
 		}
 	}
@@ -165,7 +153,7 @@ func (n *insertGroup) decideTx(ctx context.Context, tx pgx.Tx) (Inserted, error)
 			return Inserted{}, err
 		}
 	}
-	return n.result(ctx, tx, decided.Views)
+	return n.result(ctx, tx, nil)
 }
 
 // result returns the result of the group, with the requests that were decided

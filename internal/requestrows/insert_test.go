@@ -20,8 +20,8 @@ func insert(t *testing.T, b *testkit.Fixture, refused map[requestrows.Ref]error,
 	t.Helper()
 	insertion := requestrows.Insertion{Group: group}
 	if len(refused) > 0 {
-		insertion.Decide = func(context.Context, pgx.Tx, []requests.Request) (requestrows.Decisions, error) {
-			return requestrows.Decisions{Refused: refused}, nil
+		insertion.Decide = func(context.Context, pgx.Tx, []requests.Request) (map[requestrows.Ref]error, error) {
+			return refused, nil
 		}
 	}
 	var inserted requestrows.Inserted
