@@ -77,27 +77,34 @@ func NewDirect(db *pgxpool.Pool, log *slog.Logger, config DrainConfig) (*Direct,
 //
 // A stream with more than $3 requests above its mark is not clear. That happens
 // while an admission holds the mark back, and the statement must not read all
-// of them for each group. The carts are in a CASE, which the planner can't turn
-// into a join, and are read only if another stream has a queued request.
+// of them for each group. Only the group's own streams are read: they are
+// materialized first. The carts are looked up one by one, and only if another
+// stream has a queued request.
 const (
 	clearHotSQL = `
-SELECT s.slot, s.low_water, ARRAY[a.place]
-FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS a (tenant_id, variant_id, place)
-JOIN hot_variants h ON h.tenant_id = a.tenant_id AND h.variant_id = a.variant_id
-JOIN lane_slots s ON s.lane = 'hot' AND s.slot = h.slot
-JOIN ` + lanes.Controls + ` control ON control.lane = s.lane
-WHERE NOT EXISTS (SELECT FROM hot_variants h WHERE h.slot = s.slot AND h.state <> 'hot')` + nonePrecedes
+WITH s AS MATERIALIZED (
+    SELECT s.lane, s.slot, s.low_water, ARRAY[a.place] AS places
+    FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS a (tenant_id, variant_id, place)
+    JOIN hot_variants h ON h.tenant_id = a.tenant_id AND h.variant_id = a.variant_id
+    JOIN lane_slots s ON s.lane = 'hot' AND s.slot = h.slot` + controlled + `
+)
+SELECT s.slot, s.low_water, s.places
+FROM s
+WHERE NOT EXISTS (SELECT FROM hot_variants h WHERE h.slot = s.slot AND h.state <> 'hot')` + noneQueued
 
 	clearNormalSQL = `
 WITH own AS MATERIALIZED (
     SELECT a.tenant_id, a.place, ` + lanes.NormalSlot + ` AS slot
     FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS a (tenant_id, variant_id, place)
     WHERE NOT EXISTS (SELECT FROM hot_variants h WHERE h.tenant_id = a.tenant_id AND h.variant_id = a.variant_id)
+), s AS MATERIALIZED (
+    SELECT s.lane, s.slot, s.low_water, array_agg(own.place) AS places
+    FROM own
+    JOIN lane_slots s ON s.lane = 'normal' AND s.slot = own.slot` + controlled + `
+    GROUP BY s.lane, s.slot, s.low_water
 )
-SELECT s.slot, s.low_water, streams.places
-FROM (SELECT slot, array_agg(place) AS places FROM own GROUP BY slot) streams
-JOIN lane_slots s ON s.lane = 'normal' AND s.slot = streams.slot
-JOIN ` + lanes.Controls + ` control ON control.lane = s.lane
+SELECT s.slot, s.low_water, s.places
+FROM s
 WHERE CASE WHEN EXISTS (
                SELECT
                FROM ` + lanes.ParallelSlots + ` parallel
@@ -108,16 +115,20 @@ WHERE CASE WHEN EXISTS (
                WHERE (parallel.lane, parallel.slot) <> (s.lane, s.slot))
       THEN NOT EXISTS (
                SELECT
-               FROM ` + lanes.ParallelSlots + ` parallel
-               CROSS JOIN unnest($4::uuid[], $5::text[]) AS cart (tenant_id, cart_id)
-               JOIN reservation_requests r ON r.tenant_id = cart.tenant_id AND r.cart_id = cart.cart_id
-                                          AND r.sequence > ` + lanes.ParallelMark + ` AND r.lane = parallel.lane AND r.slot = parallel.slot
-               WHERE (parallel.lane, parallel.slot) <> (s.lane, s.slot) AND r.status = 'queued'
-                 AND EXISTS (SELECT FROM own WHERE own.tenant_id = cart.tenant_id AND own.slot = s.slot))
-      ELSE true END` + nonePrecedes
+               FROM unnest($4::uuid[], $5::text[]) AS cart (tenant_id, cart_id)
+               CROSS JOIN LATERAL (SELECT FROM reservation_requests r
+                                   WHERE r.tenant_id = cart.tenant_id AND r.cart_id = cart.cart_id
+                                     AND r.sequence > (SELECT min(` + lanes.ParallelMark + `) FROM ` + lanes.ParallelSlots + ` parallel)
+                                     AND r.status = 'queued' AND (r.lane, r.slot) <> (s.lane, s.slot) AND r.lane <> 'hot'
+                                   LIMIT 1) waiting
+               WHERE EXISTS (SELECT FROM own WHERE own.tenant_id = cart.tenant_id AND own.slot = s.slot))
+      ELSE true END` + noneQueued
 
-	nonePrecedes = `
-  AND NOT control.paused AND control.rate_cap IS NULL AND s.low_water <= (` + lanes.DrawnSQL + `)
+	controlled = `
+    JOIN ` + lanes.Controls + ` control ON control.lane = s.lane
+    WHERE NOT control.paused AND control.rate_cap IS NULL AND s.low_water <= (` + lanes.DrawnSQL + `)`
+
+	noneQueued = `
   AND NOT EXISTS (SELECT
                   FROM (SELECT r.status, row_number() OVER (ORDER BY r.sequence) AS place
                         FROM reservation_requests r
