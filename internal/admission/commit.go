@@ -65,7 +65,7 @@ func (in *Intake) commitPart(ctx context.Context, group []*waiter) (parts [][]*w
 		waits := pg.IsLockTimeout(err) && group[0].unknown != nil // for the group's earlier attempt, which has not ended
 		err = recordUnknown(group, err)
 		repeat := try == 1 && in.isOptimistic(group) || pg.IsRetryable(err) || pg.IsOutage(err)
-		locked := isKeyLocked(err) && !(try == 1 && in.decidesDirectly(group)) // a direct decision hardly waits for a key
+		locked := isKeyLocked(err) && (try != 1 || !in.decidesDirectly(group)) // a direct decision hardly waits for a key
 		if err == nil || locked || errors.As(err, &blocked) || !repeat || ctx.Err() != nil || try >= attemptsMax && !waits {
 			break
 		}

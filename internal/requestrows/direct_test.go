@@ -87,7 +87,7 @@ func TestDirectInsertionIsAllOrNothing(t *testing.T) {
 				return requestrows.ReserveKeyTx(t.Context(), tx, s.TenantID, s.IdempotencyKey)
 			}))
 		}, "22P02", 0},
-		"a call that has not finished uses the key": {func(t *testing.T, b *testkit.Fixture, s requestrows.Submission) {
+		"a call that has not finished uses the key": {func(_ *testing.T, b *testkit.Fixture, s requestrows.Submission) {
 			b.Lock(`INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, idempotency_key, fingerprint)
 				VALUES ($1, gen_random_uuid(), 'normal', 'x', 'shoe', 1, $2, '')`, s.TenantID, s.IdempotencyKey)
 		}, "55P03", 0},
