@@ -34,8 +34,8 @@ const (
 	commitSQL   = `COMMIT`
 )
 
-// keyWaitSQL bounds the wait for an idempotency key. Whoever has a key in use
-// may wait for a stock that this transaction has locked.
+// keyWaitSQL bounds the wait for an idempotency key. A transaction that uses it
+// may wait for a stock that this one has locked.
 const keyWaitSQL = `SELECT set_config('lock_timeout', '20ms', true)`
 
 // foreignSQL fails with SQLSTATE 22P02 if one of the keys belongs to a
