@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,9 +20,7 @@ func startPostgres(ctx context.Context, options pgdev.Options, wanted bool) (_ *
 		tracking.Settings = map[string]string{
 			"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track_planning": "on", "pg_stat_statements.track_utility": "on",
 		}
-		for name, value := range options.Settings {
-			tracking.Settings[name] = value
-		}
+		maps.Copy(tracking.Settings, options.Settings)
 		if server, err := pgdev.Start(ctx, tracking); err == nil {
 			return server, true, nil
 		}

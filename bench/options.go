@@ -82,7 +82,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if err := o.choose(names); err != nil || o.profile == "" {
 		return o, err
 	}
-	return o, o.prepareProfiles()
+	err := o.prepareProfiles()
+	return o, err
 }
 
 // alsoCalled are measures that are taken within another suite.

@@ -91,8 +91,7 @@ func (m *market) move(ctx context.Context) error {
 		_, err := carts.Remove(ctx, m.b.DB, m.b.Tenant, cart, []string{"", variant}[rand.IntN(2)], reservations.CartRemoved, shopper)
 		return err
 	case n < 16:
-		_, err := m.b.DB.Exec(ctx, lapseOneSQL, cart)
-		return err
+		return pgtest.Lapse(ctx, m.b.DB, lapseOneSQL, cart)
 	case n < 17:
 		return inTx(func(tx pgx.Tx) error {
 			_, err := inventory.ExtendCartTx(ctx, tx, m.b.Tenant, cart, 300*time.Millisecond, marketLifetime, shopper)

@@ -162,7 +162,7 @@ func (s *saga) happen(ctx context.Context) (err error) {
 		case 8, 9:
 			_, err = s.DB.Exec(ctx, makeLateSQL, s.id)
 		case 10:
-			_, err = s.DB.Exec(ctx, makeDueSQL, s.id)
+			err = pgtest.Lapse(ctx, s.DB, makeDueSQL, s.id)
 		case 11:
 			_, err = inventory.ExpireDue(ctx, s.DB, 100)
 		}

@@ -1,12 +1,14 @@
 package horizon
 
-// Each writer of a sequence takes a shared advisory lock (EnterSequence) and
-// keeps it until its transaction ends. The key of the lock is the last number
+// Each writer of a row that readers wait for takes a shared advisory lock
+// (EnterSequence) and keeps it until its transaction ends. A row that is never
+// waited for, such as a request that is inserted as decided, needs none. The key of the lock is the last number
 // drawn before. So the existing locks are those of the running writers, and
 // each of these draws numbers above its key only.
 //
 // A reader reads the last number drawn, and then the lowest key (LowestWriter).
-// Every number at or below both was drawn by a transaction that has ended. A
+// Every number at or below both was drawn by a writer that has ended, or by none
+// that took the lock. A
 // writer that the reader did not see took its lock later, and draws higher
 // numbers. A statement that begins after that sees the rows of the writers that
 // committed.

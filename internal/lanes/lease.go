@@ -150,12 +150,14 @@ type Horizon struct {
 	// Drawn is the last sequence number drawn.
 	Drawn int64
 	// Lowest is below every number that an admission under way has drawn or
-	// will draw; nil if none is under way.
+	// will draw; nil if none is under way. An admission that inserts decided
+	// requests only does not count.
 	Lowest *int64
 }
 
-// VisibleUpTo returns a sequence number at or below which every request is
-// visible to the next statement, or never will be.
+// VisibleUpTo returns a sequence number at or below which every request that was
+// queued is visible to the next statement, or never will be. One that was
+// inserted as decided may not be.
 func (h Horizon) VisibleUpTo() int64 {
 	if h.Lowest != nil {
 		return min(h.Drawn, *h.Lowest)

@@ -63,6 +63,25 @@ func LowerMarks(t testing.TB, db *pgxpool.Pool) {
 	}
 }
 
+// Lapse runs a statement that makes reservations due, at most a minute ago,
+// beside transactions of the product. It locks all stocks, and moves the marks
+// back first.
+func Lapse(ctx context.Context, db *pgxpool.Pool, sql string, args ...any) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		for _, back := range []string{
+			`SELECT FROM inventory_stocks ORDER BY tenant_id, variant_id FOR NO KEY UPDATE`,
+			`UPDATE inventory_stocks SET due_from = least(due_from, clock_timestamp() - interval '1 minute')`,
+			`UPDATE reservation_marks SET due_from = least(due_from, clock_timestamp() - interval '1 minute'), noted_xid = '18446744073709551615'`,
+		} {
+			if _, err := tx.Exec(ctx, back); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, sql, args...)
+		return err
+	})
+}
+
 // Int returns the one number that a query selects. An error fails the test at
 // once.
 func Int(t testing.TB, db *pgxpool.Pool, sql string, args ...any) (n int64) {

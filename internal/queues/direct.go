@@ -108,9 +108,13 @@ FROM s
 WHERE CASE WHEN EXISTS (
                SELECT
                FROM ` + lanes.ParallelSlots + ` parallel
-               CROSS JOIN LATERAL (SELECT FROM reservation_requests r
-                                   WHERE r.lane = parallel.lane AND r.slot = parallel.slot AND r.sequence > ` + lanes.ParallelMark + `
-                                     AND r.status = 'queued'
+               CROSS JOIN LATERAL (SELECT
+                                   FROM (SELECT r.status, row_number() OVER (ORDER BY r.sequence) AS place
+                                         FROM reservation_requests r
+                                         WHERE r.lane = parallel.lane AND r.slot = parallel.slot AND r.sequence > ` + lanes.ParallelMark + `
+                                         ORDER BY r.sequence
+                                         LIMIT $3::integer + 1) unmarked
+                                   WHERE unmarked.status = 'queued' OR unmarked.place > $3
                                    LIMIT 1) waiting
                WHERE (parallel.lane, parallel.slot) <> (s.lane, s.slot))
       THEN NOT EXISTS (

@@ -116,7 +116,7 @@ func (s *fixture) step(random *rand.Rand, tenant uuid.UUID) error {
 			return err
 		})
 	case 6: // a hold becomes due, and is expired by a sweep or by the next buyer
-		_, err = s.DB.Exec(ctx, `UPDATE reservations
+		err = pgtest.Lapse(ctx, s.DB, `UPDATE reservations
 			SET first_held_at = first_held_at - interval '1 day', held_at = held_at - interval '1 day', expires_at = clock_timestamp() - interval '1 second'
 			WHERE tenant_id = $1 AND reservation_id = (
 				SELECT reservation_id FROM reservations WHERE tenant_id = $1 AND holder_id = $2 AND status = 'held' LIMIT 1)`, tenant, cart)
