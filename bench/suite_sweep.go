@@ -79,9 +79,12 @@ func (g *environment) countExpired(ctx context.Context) (r expiredRows, err erro
 // fillDue inserts due holds, the same number for each variant, and gathers the
 // statistics that autovacuum would have gathered.
 func (g *environment) fillDue(ctx context.Context, each int) error {
-	for _, sql := range []string{`DELETE FROM reservation_marks`, `UPDATE inventory_stocks SET due_from = '-infinity'`} {
+	for _, sql := range []string{
+		`UPDATE reservation_marks SET due_from = least(due_from, now() - interval '1 hour')`,
+		`UPDATE inventory_stocks SET due_from = least(due_from, now() - interval '1 hour')`,
+	} {
 		if _, err := g.db.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("reset the marks: %w", err)
+			return fmt.Errorf("move the marks back: %w", err)
 		}
 	}
 	if _, err := g.db.Exec(ctx, fillDueSQL, g.tenant, each, sweepVariants); err != nil {
