@@ -34,8 +34,7 @@ const (
 	commitSQL   = `COMMIT`
 )
 
-// keyWaitSQL bounds the wait for an idempotency key, or for an id that the caller
-// chose. A transaction that uses it
+// keyWaitSQL bounds the wait for an idempotency key. A transaction that uses it
 // may wait for a stock that this one has locked.
 const keyWaitSQL = `SELECT set_config('lock_timeout', '20ms', true)`
 
@@ -125,7 +124,9 @@ func (n *insertGroup) insertDecidedTx(ctx context.Context, tx pgx.Tx, began time
 		decided.views[RefOf(&views[i].Request)] = views[i]
 	}
 	b := &pgx.Batch{}
-	b.Queue(keyWaitSQL)
+	if n.keyed || n.retries {
+		b.Queue(keyWaitSQL)
+	}
 	if len(views) < len(n.Group) { // no mark waits for a request that is never queued
 		b.Queue(lanes.EnterSQL) // before a sequence number is drawn
 	}
