@@ -1,14 +1,12 @@
 package metered_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -18,22 +16,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/secrettest"
 	"github.com/holdfast/holdfast/internal/tokens"
 	"github.com/holdfast/holdfast/metered"
 )
-
-// locked is a buffer to which several goroutines may write.
-type locked struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (l *locked) add(what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	fmt.Fprintln(l, what)
-}
 
 // The plaintext of a token is not in any table, argument of a statement, log
 // line, error or span.
@@ -42,11 +29,11 @@ func TestPlaintextIsNowhere(t *testing.T) {
 	b := newBundle(t)
 	spans := tracetest.NewInMemoryExporter()
 	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
-	var seen locked
+	var seen pgtest.Log
 	config := b.db.Config()
 	config.ConnConfig.Tracer = &tracelog.TraceLog{LogLevel: tracelog.LogLevelTrace, Logger: tracelog.LoggerFunc(
 		func(_ context.Context, _ tracelog.LogLevel, msg string, data map[string]any) {
-			seen.add(fmt.Sprint(msg, data))
+			fmt.Fprintln(&seen, msg, data)
 		})}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	b.must(err)
@@ -66,17 +53,17 @@ func TestPlaintextIsNowhere(t *testing.T) {
 			t.Error("it was accepted")
 		}
 		log.InfoContext(t.Context(), "refused", "error", err, "refused", refused, "redemption", r, "token", r.Token, "command", fmt.Sprintf("%+v", command.Spend))
-		seen.add(fmt.Sprintf("%v %#v %+v", err, refused, r))
+		fmt.Fprintf(&seen, "%v %#v %+v\n", err, refused, r)
 		asJSON, _ := json.Marshal(r)
-		seen.add(string(asJSON))
-		seen.add(secrettest.Shown(err) + secrettest.Shown(refused))
+		fmt.Fprintln(&seen, string(asJSON))
+		fmt.Fprintln(&seen, secrettest.Shown(err)+secrettest.Shown(refused))
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = b.tokens.Mint(cancelled, b.tenant, metered.Grant{Purpose: "p", Subject: "s", TTL: metered.TTLMax})
-	seen.add(fmt.Sprint(err))
-	seen.add(fmt.Sprintf("%+v", spans.GetSpans()))
-	seen.add(b.dump())
+	fmt.Fprintln(&seen, err)
+	fmt.Fprintf(&seen, "%+v\n", spans.GetSpans())
+	fmt.Fprintln(&seen, b.dump())
 	secrettest.AssertAbsent(t, seen.String(), unspent.Plaintext(), spent.Plaintext())
 	for _, want := range []string{"expiring_tokens: ", "metered.consume", "INSERT INTO expiring_tokens", "token is not valid"} {
 		if !strings.Contains(seen.String(), want) {

@@ -51,7 +51,7 @@ func (f *full) coded() {
 type fullYard struct {
 	*yard
 	runtime *projections.Runtime[moved, full, int]
-	log     syncBuffer
+	log     pgtest.Log
 	filler  string
 	mended  bool
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -115,7 +114,7 @@ func TestFeedWarnsOfNewProjection(t *testing.T) {
 	y.follow()
 	p := warehouses()
 	p.Name = "warehouses.added"
-	var log syncBuffer
+	var log pgtest.Log
 	config := projections.Config{Send: y.sent.Send, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	added, err := projections.New(y.db, p, config)
 	y.must(err)
@@ -134,24 +133,6 @@ func TestFeedWarnsOfNewProjection(t *testing.T) {
 	if text := log.String(); strings.Contains(text, "warehouses.totals") {
 		t.Error(text)
 	}
-}
-
-// syncBuffer is a buffer that a logger and a test use at once.
-type syncBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // The feed locks the keys of a delivery in the documented order, also when it

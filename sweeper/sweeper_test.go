@@ -1,7 +1,6 @@
 package sweeper_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -25,7 +24,7 @@ import (
 type fixture struct {
 	pgtest.Fixture
 	tenant uuid.UUID
-	log    bytes.Buffer
+	log    pgtest.Log
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -90,7 +89,7 @@ func TestRunOnce(t *testing.T) {
 	if err != nil || again.ExpiredCount != 0 || !again.ScannedAt.After(report.ScannedAt) {
 		t.Errorf("a second sweep: %+v, %v; want none", again, err)
 	}
-	if s.log.Len() > 0 {
+	if s.log.String() != "" {
 		t.Errorf("it logged: %s", s.log.String())
 	}
 	raw, err := json.Marshal(report)

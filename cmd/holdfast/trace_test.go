@@ -39,7 +39,7 @@ func newReceiver(t *testing.T) *otlpReceiver {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			t.Error(err)
+			return // the program ended, or gave up, while it was sending
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()

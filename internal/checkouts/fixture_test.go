@@ -1,13 +1,11 @@
 package checkouts_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -47,23 +45,12 @@ func shopOn(t testing.TB, db *pgxpool.Pool) *fixture {
 	return s
 }
 
-// logged is a log that several goroutines write.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
+// logged is the log of a fixture.
+type logged struct{ pgtest.Log }
 
 // errors counts the lines of level ERROR with the text.
 func (l *logged) errors(text string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, "level=ERROR") && strings.Contains(line, text) {
 			n++
 		}

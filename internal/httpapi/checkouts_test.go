@@ -185,7 +185,7 @@ func TestLatePayment(t *testing.T) {
 		t.Errorf("%d alerts are recorded, want 1", n)
 	}
 	if n := strings.Count(s.logged.String(), "level=ERROR"); n != 1 || !strings.Contains(s.logged.String(), "paid_too_late") {
-		t.Errorf("%d errors are logged:\n%s", n, s.logged)
+		t.Errorf("%d errors are logged:\n%s", n, s.logged.String())
 	}
 	if n := s.count(`SELECT reserved FROM inventory_stocks`); n != 0 {
 		t.Errorf("%d units are reserved", n)

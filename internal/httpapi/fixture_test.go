@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,7 +37,7 @@ type shop struct {
 	service *service
 	server  *httptest.Server
 	lanes   []*queues.Lane
-	logged  *bytes.Buffer
+	logged  pgtest.Log
 	log     *slog.Logger
 	config  holdfast.Config // of the client
 	direct  bool            // the client decides for callers that wait
@@ -56,14 +55,14 @@ func newShop(t testing.TB) *shop {
 // openShop opens a shop whose client has the bounds of config.
 func openShop(t testing.TB, db *pgxpool.Pool, config holdfast.Config) *shop {
 	t.Helper()
-	s := &shop{t: t, db: db, logged: &bytes.Buffer{}}
+	s := &shop{t: t, db: db}
 	s.tenant, s.key = s.newTenant("shop")
 
 	secret, err := callback.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwBjK2YLpzX0k=")
 	s.must(err)
 	config.Checkouts.Validator, err = callback.New(callback.Config{Secret: secret})
 	s.must(err)
-	s.log = slog.New(slog.NewTextHandler(&lockedWriter{w: s.logged}, nil))
+	s.log = slog.New(slog.NewTextHandler(&s.logged, nil))
 	hub := newHub(t, s.db, s.log)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -111,17 +110,6 @@ func (s *shop) serveChanged(db *pgxpool.Pool, change func(*holdfast.Config)) (st
 	config := s.config
 	change(&config)
 	return s.serve(db, config)
-}
-
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
 }
 
 func (s *shop) must(err error) {

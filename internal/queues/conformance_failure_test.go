@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -23,9 +24,9 @@ func isolatesMany(f *conformance) {
 		}
 		f.Submit(cart, "shoe", 1)
 	}
-	logged := &strings.Builder{}
+	var logged pgtest.Log
 	retry := queues.RetryConfig{Backoff: time.Minute, BackoffMax: time.Minute}
-	f.Log = slog.New(slog.NewTextHandler(logged, nil))
+	f.Log = slog.New(slog.NewTextHandler(&logged, nil))
 	lane := f.Lane(queues.LaneConfig{DrainConfig: queues.DrainConfig{Retry: retry}, Concurrency: 1})
 	f.Until("all good requests are done", func() bool {
 		f.Tick(lane)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -37,10 +38,10 @@ func survivesWrongConstraint(f *conformance) {
 			held = append(held, f.Submit(fmt.Sprint("cart-", i), "shoe", 1))
 		}
 	}
-	logs := [2]*strings.Builder{{}, {}}
+	var logs [2]pgtest.Log
 	var lanes []*queues.Lane
-	for _, log := range logs {
-		f.Log = slog.New(slog.NewTextHandler(log, nil))
+	for i := range logs {
+		f.Log = slog.New(slog.NewTextHandler(&logs[i], nil))
 		lanes = append(lanes, f.Lane(quickRetries))
 	}
 	stop := f.Run(lanes...)
@@ -61,8 +62,9 @@ func survivesWrongConstraint(f *conformance) {
 	for _, r := range rejected {
 		f.Want(r, requests.Failed, requests.UnknownVariant)
 	}
-	for _, log := range logs {
-		if n := strings.Count(log.String(), "level=ERROR"); n > 1 {
+	for i := range logs {
+		log := logs[i].String()
+		if n := strings.Count(log, "level=ERROR"); n > 1 {
 			f.TB.Errorf("a process reported the outage %d times:\n%s", n, log)
 		}
 	}

@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,11 +14,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
 // waiting returns a program that waits that long for its database, and its log.
-func waiting(waitMax time.Duration) (*Program, *bytes.Buffer) {
-	var log bytes.Buffer
+func waiting(waitMax time.Duration) (*Program, *pgtest.Log) {
+	var log pgtest.Log
 	logs := newLogs(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	return &Program{
 		Config: config.Config{Database: config.Database{WaitMax: waitMax}},

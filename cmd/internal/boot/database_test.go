@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
 	"net/url"
@@ -20,9 +19,9 @@ import (
 )
 
 // newTestProgram returns a program with that environment, and its log.
-func newTestProgram(t *testing.T, env map[string]string) (*Program, *bytes.Buffer) {
+func newTestProgram(t *testing.T, env map[string]string) (*Program, *pgtest.Log) {
 	t.Helper()
-	var log bytes.Buffer
+	var log pgtest.Log
 	p, err := NewProgram(t.Context(), "holdfast-test", Process{Env: envconfig.MapLookuper(env), Stderr: &log})
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +170,7 @@ func TestPostgresLog(t *testing.T) {
 	const failure = "12:02 ERROR:  division by zero\n"
 	const stop = "12:03 FATAL:  terminating connection due to administrator command\n12:04 FATAL:  the database system is shutting down\n"
 	for stopping, want := range map[bool]int{false: 3, true: 1} { // a stop by another process is logged
-		var log bytes.Buffer
+		var log pgtest.Log
 		var flag atomic.Bool
 		flag.Store(stopping)
 		w := postgresLog{slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})), &flag}

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,26 +17,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/sleep"
 )
 
-// logged collects log output. It is safe for concurrent use.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+// logged is the log output of a program.
+type logged struct{ pgtest.Log }
 
 // lines returns the lines so far, without their times.
 func (l *logged) lines(t *testing.T) (lines []map[string]any) {
