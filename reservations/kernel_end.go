@@ -191,7 +191,7 @@ func (e *ending) endTx(ctx context.Context, tx pgx.Tx) (ended []Reservation, con
 	}
 	if conflict := reservationrows.MustBeLive(locked, now); conflict != nil {
 		if to.To == Released {
-			err = expireTx(ctx, tx, locked, now)
+			_, err = expireTx(ctx, tx, locked, now)
 		}
 		return nil, conflict, err
 	}

@@ -308,5 +308,6 @@ func expireDueOfKeyTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, p *Par
 	if err != nil {
 		return false, err
 	}
-	return false, expireTx(ctx, tx, locked, now)
+	_, err = expireTx(ctx, tx, locked, now)
+	return false, err
 }

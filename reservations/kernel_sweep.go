@@ -44,19 +44,21 @@ func (k *Kernel[K, W]) SweepOnce(ctx context.Context, limit int) (report SweepRe
 			begun = true
 		}
 		var found, locked []Reservation
+		var expired int
 		err = inTx(ctx, k.db, nil, func(tx pgx.Tx) (err error) {
 			found, locked, report.ScannedAt, err = reservationrows.LockDueTx(ctx, tx, query, batch)
 			if err != nil {
 				return err
 			}
-			return expireTx(ctx, tx, locked, report.ScannedAt)
+			expired, err = expireTx(ctx, tx, locked, report.ScannedAt)
+			return err
 		})
 		if err != nil || len(found) < batch {
-			return len(locked), false, err
+			return expired, false, err
 		}
 		from := query.From
 		query.From = found[len(found)-1].ExpiresAt
-		return len(locked), len(locked) > 0 || !query.From.Equal(from), nil
+		return expired, len(locked) > 0 || !query.From.Equal(from), nil
 	})
 	return report, err
 }
@@ -140,9 +142,10 @@ func (k *Kernel[K, W]) PurgeEnded(ctx context.Context, opts PurgeOpts) (deleted 
 	return int64(n), err
 }
 
-// expireTx expires those of the locked reservations that are due at now, a
-// reading of the clock after they were locked.
-func expireTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now time.Time) error {
+// expireTx expires those of the locked reservations that are held and due at
+// now, a reading of the clock after they were locked, and returns how many they
+// are. The rest were ended or extended before they were locked.
+func expireTx(ctx context.Context, tx pgx.Tx, locked []Reservation, now time.Time) (int, error) {
 	due := slices.DeleteFunc(slices.Clone(locked), func(r Reservation) bool { return !r.Due(now) })
-	return reservationrows.EndTx(ctx, tx, reservationrows.Ending{To: Expired, Reason: reservationrows.TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}, due)
+	return len(due), reservationrows.EndTx(ctx, tx, reservationrows.Ending{To: Expired, Reason: reservationrows.TTL, At: now, Origin: audit.Origin{Actor: audit.Job("expiry")}}, due)
 }
