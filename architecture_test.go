@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"client"},
 	{"internal/sleep", "internal/invalid"},
 	{"internal/pg"},
-	{"migrations", "internal/telemetry", "internal/pgdev", "internal/frames", "internal/horizon", "internal/secrettest", "internal/purge"},
+	{"migrations", "internal/telemetry", "internal/pgdev", "internal/frames", "internal/horizon", "internal/secrettest", "internal/purge", "internal/auditrows"},
 	{"internal/telemetry/export", "internal/groupcommit", "internal/pgtest", "internal/pgdev/cmd/withpg"},
 	{"audit"},
 	{"internal/unitrows", "internal/tokens"},
@@ -92,11 +92,11 @@ var confined = []struct {
 // dependencies than Postgres and ids: the kernel and the packages below it.
 // Besides the standard library they import leanImports only.
 var (
-	lean        = []string{"reservations", "internal/reservationrows", "internal/unitrows", "postings", "audit", "internal/horizon", "internal/sleep", "internal/pg"}
+	lean        = []string{"reservations", "internal/reservationrows", "internal/unitrows", "postings", "audit", "internal/auditrows", "internal/horizon", "internal/sleep", "internal/pg"}
 	leanImports = []string{
 		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pg classifies
 		"github.com/google/uuid",
-		module + "/audit", module + "/internal/unitrows", module + "/internal/horizon",
+		module + "/audit", module + "/internal/auditrows", module + "/internal/unitrows", module + "/internal/horizon",
 		module + "/internal/reservationrows", module + "/internal/sleep", module + "/internal/pg",
 	}
 )

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/auditrows"
 )
 
 // Querier reads: a pool, a connection or a transaction. An error of Query is
@@ -24,13 +26,13 @@ const historyMax = 1000
 
 // recordColumns is the one column list of a Record, read by toRecord.
 const recordColumns = `a.tenant_id, a.target_id, a.audit_id, a.created_at, a.action, a.actor_kind, coalesce(a.actor_id, ''),
-       coalesce(a.correlation_id, ''), coalesce(a.reason, ''), a.before, a.after`
+       coalesce(a.correlation_id, ''), coalesce(a.reason, ''), ` + auditrows.Columns
 
-// toRecord reads a row of recordColumns. It scans ids and states as the bytes
-// they are: pgx would read an id by way of its text, and parse a state.
+// toRecord reads a row of recordColumns. It scans ids as the bytes they are,
+// because pgx would read an id by way of its text.
 func toRecord(row pgx.CollectableRow) (r Record, err error) {
-	err = row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action, &r.Actor.Kind, &r.Actor.ID,
-		&r.CorrelationID, &r.Reason, (*[]byte)(&r.Before), (*[]byte)(&r.After))
+	err = auditrows.Scan(row, &r.Action, &r.Before, &r.After, (*[16]byte)(&r.TenantID), (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt,
+		&r.Action, &r.Actor.Kind, &r.Actor.ID, &r.CorrelationID, &r.Reason)
 	return r, err
 }
 

@@ -267,7 +267,7 @@ func itemsOf(n int, next func() load.Item) []load.Item {
 
 const soldSQL = `
 SELECT count(*) FILTER (WHERE action = 'reservation.held'), count(*) FILTER (WHERE action = 'reservation.committed'),
-       count(*) FILTER (WHERE action = 'reservation.released' AND after->>'release_reason' = 'cart_removed'),
+       count(*) FILTER (WHERE action = 'reservation.released' AND release_reason = 'cart_removed'),
        count(*) FILTER (WHERE action = 'reservation.expired'),
        (SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')),
        (SELECT count(*) FROM reservation_requests WHERE status = 'failed')

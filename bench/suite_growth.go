@@ -112,10 +112,9 @@ WITH old AS MATERIALIZED (
     FROM old
     ORDER BY n
 )
-INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, created_at, after)
-SELECT $1, id, action, CASE action WHEN 'reservation.held' THEN 'anonymous' ELSE 'job' END, at,
-       ('{"status":"held","resource_kind":"inventory.variant","resource_key":' || to_json(variant_id) || ',"holder_id":' ||
-        to_json(cart_id) || ',"quantity":1,"expires_at":"2026-01-01T00:00:00.000000Z"}')::jsonb
+INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, created_at, resource_kind, resource_key, holder_id, quantity, expires_at, release_reason)
+SELECT $1, id, action, CASE action WHEN 'reservation.held' THEN 'anonymous' ELSE 'job' END, at, 'inventory.variant', variant_id, cart_id, 1,
+       at + interval '15 minutes', CASE action WHEN 'reservation.expired' THEN 'ttl' END
 FROM old, unnest(ARRAY['reservation.held', 'reservation.expired']) AS action
 ORDER BY n`
 	ageChunk = 100_000

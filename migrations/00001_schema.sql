@@ -219,31 +219,47 @@ CREATE TABLE reservation_marks (
 -- One row per transition. audit_id is drawn while the target's row is locked, so
 -- the rows of a target are in the order of their transitions. It is drawn after
 -- the transaction has its id, which lets subscriptions read in its order.
+--
+-- A transition of a reservation records the state after it in the columns from
+-- resource_kind on. before has only the members that were different ahead of it,
+-- null for one that was absent; the status is known by the action. Any other
+-- transition records both states as JSON, in before and after.
 CREATE TABLE audit_log (
-    tenant_id      uuid        NOT NULL,
-    target_id      uuid        NOT NULL,
-    audit_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
-    created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    action         text        NOT NULL,
-    actor_kind     text        NOT NULL,
-    actor_id       text,
-    correlation_id text,
-    reason         text,
-    before         jsonb,
-    after          jsonb       NOT NULL,
+    tenant_id       uuid        NOT NULL,
+    target_id       uuid        NOT NULL,
+    audit_id        bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    quantity        bigint,
+    expires_at      timestamptz,
+    action          text        NOT NULL,
+    actor_kind      text        NOT NULL,
+    actor_id        text,
+    correlation_id  text,
+    reason          text,
+    resource_kind   text,
+    resource_key    text,
+    holder_id       text,
+    release_reason  text,
+    resource_window text,
+    checkout_id     uuid,
+    unit_ids        jsonb,
+    before          jsonb,
+    after           jsonb,
     CONSTRAINT audit_log_pkey PRIMARY KEY (tenant_id, target_id, audit_id),
-    CONSTRAINT audit_log_actor_known CHECK (actor_kind IN ('user', 'system', 'job', 'anonymous'))
+    CONSTRAINT audit_log_actor_known CHECK (actor_kind IN ('user', 'system', 'job', 'anonymous')),
+    CONSTRAINT audit_log_one_state CHECK ((after IS NULL) = (resource_kind IS NOT NULL))
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX audit_log_id_idx ON audit_log (audit_id);
 
 CREATE INDEX audit_log_created_idx ON audit_log USING brin (created_at) WITH (pages_per_range = 32, autosummarize = on);
 
--- For the history of one unit. Each row is found by its units, its block and its
--- tenant, so that units of one name in many blocks are not read for each other.
+-- For the history of one unit. Each row is found by its units, its tenant and its
+-- block, as a hash, so that units of one name in many blocks are not read for
+-- each other.
 CREATE INDEX audit_log_units_idx ON audit_log
-USING gin (((after -> 'unit_ids') || (after -> 'resource_key') || ('"' || tenant_id::text || '"')::jsonb))
-WHERE after ? 'unit_ids';
+USING gin ((unit_ids || ('"' || tenant_id::text || '"')::jsonb || hashtextextended(resource_key, 0)::text::jsonb))
+WHERE unit_ids IS NOT NULL;
 
 -- The position of each named subscription. Rows up to position are delivered.
 -- Rows up to settled are visible, or never will be. next becomes settled once

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/auditrows"
 	"github.com/holdfast/holdfast/internal/pg"
 )
 
@@ -45,7 +46,7 @@ const (
 )
 
 const replaySQL = `
-SELECT a.tenant_id, a.target_id, a.audit_id, a.created_at, a.action, a.before, a.after
+SELECT a.tenant_id, a.target_id, a.audit_id, a.created_at, a.action, ` + auditrows.Columns + `
 FROM audit_log a
 WHERE a.audit_id > $1 AND a.audit_id <= $2
 ORDER BY a.audit_id
@@ -75,7 +76,9 @@ func replay(ctx context.Context, db querier, from, to int64, each func([]audit.R
 	for from < to {
 		rows, _ := db.Query(ctx, replaySQL, from, to, replayPage)
 		records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r audit.Record, err error) {
-			return r, row.Scan((*[16]byte)(&r.TenantID), (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action, (*[]byte)(&r.Before), (*[]byte)(&r.After))
+			err = auditrows.Scan(row, &r.Action, &r.Before, &r.After,
+				(*[16]byte)(&r.TenantID), (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action)
+			return r, err
 		})
 		if err != nil {
 			return err

@@ -14,6 +14,7 @@ var linked = []string{
 	"golang.org/x/text", "golang.org/x/sync", // required by pgx
 	"github.com/google/uuid",
 	"github.com/holdfast/holdfast/reservations", "github.com/holdfast/holdfast/audit",
+	"github.com/holdfast/holdfast/internal/auditrows",
 	"github.com/holdfast/holdfast/internal/horizon", "github.com/holdfast/holdfast/internal/pg",
 	"github.com/holdfast/holdfast/internal/pg", "github.com/holdfast/holdfast/internal/pg",
 	"github.com/holdfast/holdfast/internal/reservationrows", "github.com/holdfast/holdfast/internal/sleep",

@@ -42,7 +42,7 @@ func TestParseEvent(t *testing.T) {
 		made, _ := handle.Reservation()
 		return reservations.Event{
 			Name: name, Origin: h.by.Origin, TenantID: h.tenant, ReservationID: handle.ID(), Status: status, ResourceKind: "house.room",
-			ResourceKey: `"twin"`, ResourceWindow: `{"To": 11, "From": 9}`, HolderID: "cart 7", Quantity: 1, ExpiresAt: made.ExpiresAt.UTC(),
+			ResourceKey: `"twin"`, ResourceWindow: `{"From":9,"To":11}`, HolderID: "cart 7", Quantity: 1, ExpiresAt: made.ExpiresAt.UTC(),
 		}
 	}
 	gone := base(reservationrows.EventReleased, reservations.Released, extended)

@@ -29,10 +29,15 @@ func oneHold(where string) string    { return one("reservations", "reservation_i
 func oneRequest(where string) string { return one("reservation_requests", "request_id", where) }
 func oneRow(where string) string     { return one("audit_log", "audit_id", where) }
 
+// onlyHeld selects the audit rows of live holds that have no other row.
+const onlyHeld = `action = 'reservation.held' AND target_id IN (SELECT reservation_id FROM reservations WHERE status = 'held' AND holder_id <> 'cart-1')
+	AND (SELECT count(*) FROM audit_log AS same WHERE same.target_id = audit_log.target_id) = 1`
+
 // again copies an audit row, so that it exists twice.
 func again(where string) string {
-	return `INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after)
-		SELECT tenant_id, target_id, action, actor_kind, before, after FROM audit_log WHERE ` + oneRow(where)
+	const columns = `tenant_id, target_id, action, actor_kind, before, after, resource_kind, resource_key, resource_window, holder_id, quantity,
+		expires_at, release_reason, checkout_id, unit_ids`
+	return `INSERT INTO audit_log (` + columns + `) SELECT ` + columns + ` FROM audit_log WHERE ` + oneRow(where)
 }
 
 // strayHold makes a hold a month ago, so that its request and its record may
@@ -160,27 +165,29 @@ var reservationDamages = []damage{
 var recordDamages = []damage{
 	{"a hold without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'reservation.held'`)},
 		[]string{"hold_recorded_once"}},
-	{"a hold recorded twice", []string{again(`action = 'reservation.held' AND target_id IN (SELECT reservation_id FROM reservations WHERE status = 'held' AND holder_id <> 'cart-1')`)},
+	{"a hold recorded twice", []string{again(onlyHeld)},
 		[]string{"hold_recorded_once", "record_chained"}},
-	{"an ending without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'reservation.committed' AND after->>'resource_key' = 'ring'`)},
+	{"an ending without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'reservation.committed' AND resource_key = 'ring'`)},
 		[]string{"one_ending", "record_agrees", "stock_accounted"}},
 	{"an ending recorded twice", []string{again(`action = 'reservation.released'`)}, []string{"one_ending", "record_chained"}},
-	{"an ending recorded of a live hold", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after)
-		SELECT tenant_id, target_id, 'reservation.expired', 'job', after, after || '{"status":"expired","release_reason":"ttl"}'
-		FROM audit_log WHERE ` + oneRow(`action = 'reservation.held' AND target_id IN (SELECT reservation_id FROM reservations WHERE status = 'held' AND holder_id <> 'cart-1')`)},
+	{"an ending recorded of a live hold", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, holder_id, quantity, expires_at, release_reason)
+		SELECT tenant_id, target_id, 'reservation.expired', 'job', resource_kind, resource_key, holder_id, quantity, expires_at, 'ttl'
+		FROM audit_log WHERE ` + oneRow(onlyHeld)},
 		[]string{"one_ending", "record_agrees"}},
 	{"a deadline moved without a record", []string{`UPDATE reservations SET expires_at = expires_at + interval '1 second' WHERE ` + oneHold(`status = 'held'`)},
 		[]string{"record_agrees"}},
-	{"a record that was changed", []string{`UPDATE audit_log SET before = before || '{"quantity":99}' WHERE ` + oneRow(`action = 'reservation.released'`)},
+	{"a record that was changed", []string{`UPDATE audit_log SET before = '{"quantity":99}' WHERE ` + oneRow(`action = 'reservation.released'`)},
 		[]string{"record_chained"}},
 	{"a record with another action", []string{`UPDATE audit_log SET action = 'reservation.extended' WHERE ` + oneRow(`action = 'reservation.released'`)},
-		[]string{"one_ending", "record_chained"}},
-	{"a record without a target", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after)
-		VALUES (gen_random_uuid(), gen_random_uuid(), 'reservation.extended', 'user', '{"status":"held"}', '{"status":"held"}'),
-		       (gen_random_uuid(), gen_random_uuid(), 'request.failed', 'user', NULL, '{"status":"failed"}')`},
+		[]string{"one_ending", "record_agrees", "record_chained"}},
+	{"a record without a target", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, holder_id, quantity, expires_at)
+		VALUES (gen_random_uuid(), gen_random_uuid(), 'reservation.extended', 'user', 'a', 'b', 'c', 1, clock_timestamp())`,
+		`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, after)
+		VALUES (gen_random_uuid(), gen_random_uuid(), 'request.failed', 'user', '{"status":"failed"}')`},
 		[]string{"record_has_target"}},
-	{"a record whose target was pruned", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, before, after, created_at)
-		VALUES (gen_random_uuid(), gen_random_uuid(), 'reservation.extended', 'user', '{"status":"held"}', '{"status":"held"}', clock_timestamp() - interval '168 hours')`},
+	{"a record whose target was pruned", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, holder_id, quantity, expires_at, created_at)
+		VALUES (gen_random_uuid(), gen_random_uuid(), 'reservation.extended', 'user', 'a', 'b', 'c', 1, clock_timestamp(),
+		        clock_timestamp() - interval '168 hours')`},
 		nil},
 }
 

@@ -1,19 +1,10 @@
 package verify
 
-// The record has deadlines as text in nanoseconds, the row in microseconds.
-const recordAgrees = `a.last IS NOT NULL AND r.reservation_id IS NOT NULL AND (
-        a.last->>'status' IS DISTINCT FROM r.status
-        OR a.last->>'resource_kind' IS DISTINCT FROM r.resource_kind
-        OR a.last->>'resource_key' IS DISTINCT FROM r.resource_key
-        OR a.last->>'holder_id' IS DISTINCT FROM r.holder_id
-        OR a.last->>'release_reason' IS DISTINCT FROM r.release_reason
-        OR (a.last->>'quantity')::bigint IS DISTINCT FROM r.quantity
-        OR a.last->'unit_ids' IS DISTINCT FROM r.unit_ids
-        OR (a.last->>'checkout_id')::uuid IS DISTINCT FROM r.checkout_id
-        OR a.last->'resource_window' IS DISTINCT FROM r.resource_window::jsonb
-        OR a.last->>'expires_at' IS NULL
-        OR (a.last->>'expires_at')::timestamptz
-           NOT BETWEEN r.expires_at - interval '2 microseconds' AND r.expires_at + interval '2 microseconds')`
+const recordAgrees = `a.last_status IS NOT NULL AND r.reservation_id IS NOT NULL
+        AND (a.last_status, (a.last).resource_kind, (a.last).resource_key, (a.last).resource_window, (a.last).holder_id, (a.last).release_reason,
+             (a.last).quantity, (a.last).unit_ids, (a.last).checkout_id, (a.last).expires_at)
+            IS DISTINCT FROM (r.status, r.resource_kind, r.resource_key, r.resource_window, r.holder_id, r.release_reason,
+             r.quantity, r.unit_ids, r.checkout_id, r.expires_at)`
 
 const oneHold = `r.reservation_id IS NOT NULL
         AND CASE WHEN r.held_at >= @since THEN a.held_rows IS DISTINCT FROM 1 ELSE a.held_rows > 1 END`
@@ -34,7 +25,7 @@ const timesRecorded = `r.held_at NOT BETWEEN a.held_recorded_at - @margin::inter
 // A program that uses package reservations deletes what it held itself, after a
 // retention of its own, once it has ended.
 const recordHasTarget = `(r.reservation_id IS NULL AND a.reservation_recorded_at >= @since::timestamptz + @margin::interval
-            AND (a.last->>'resource_kind' = 'inventory.variant' OR a.last->>'status' = 'held'))
+            AND ((a.last).resource_kind = 'inventory.variant' OR a.last_status = 'held'))
         OR (q.request_id IS NULL AND a.request_recorded_at >= @since::timestamptz + @margin::interval)
         OR CASE WHEN a.retry_recorded_at >= @since::timestamptz + @margin::interval THEN (
             SELECT count(*) FROM reservation_requests AS retry

@@ -77,9 +77,10 @@ func TestRunAfterAShorterRetention(t *testing.T) {
 		`UPDATE reservations SET first_held_at = first_held_at - interval '3 hours', held_at = held_at - interval '3 hours' WHERE ended_at IS NULL`,
 		`UPDATE checkouts SET created_at = created_at - interval '3 hours', ended_at = ended_at - interval '3 hours'`,
 		`UPDATE audit_log SET created_at = created_at - interval '3 hours'`,
-		`UPDATE audit_log AS a SET before = a.before || moved.at, after = a.after || moved.at
-			FROM (SELECT reservation_id, jsonb_build_object('expires_at', expires_at) AS at FROM reservations WHERE ended_at IS NOT NULL) AS moved
-			WHERE a.target_id = moved.reservation_id AND a.action LIKE 'reservation.%'`,
+		`UPDATE audit_log AS a SET expires_at = moved.expires_at,
+				before = CASE WHEN a.before ? 'expires_at' THEN a.before || jsonb_build_object('expires_at', moved.expires_at) ELSE a.before END
+			FROM reservations AS moved
+			WHERE moved.ended_at IS NOT NULL AND a.target_id = moved.reservation_id AND a.action LIKE 'reservation.%'`,
 	} {
 		_, err := s.DB.Exec(t.Context(), sql)
 		s.Must(err)

@@ -49,19 +49,19 @@ var fillSQL = []string{
 	       jsonb_build_object('variant_id', variant_id, 'stock', 1000000, 'reserved', 0, 'tracked', tracked, 'backorder', backorder,
 	           'hold_ttl_seconds', hold_ttl_seconds, 'max_per_cart', max_per_cart, 'lane', lane, 'admission', admission)
 	FROM inventory_stocks`,
-	`INSERT INTO audit_log (tenant_id, target_id, created_at, action, actor_kind, correlation_id, before, after)
-	SELECT tenant_id, id, event.at, event.action, 'user', 'c-' || n, event.before, event.after
+	`INSERT INTO audit_log (tenant_id, target_id, created_at, action, actor_kind, correlation_id, resource_kind, resource_key, holder_id, quantity,
+	                       expires_at, release_reason, before, after)
+	SELECT tenant_id, id, event.at, event.action, 'user', 'c-' || n, kind, CASE WHEN kind <> '' THEN variant_id END,
+	       CASE WHEN kind <> '' THEN cart_id END, CASE WHEN kind <> '' THEN 1 END, CASE WHEN kind <> '' THEN sale.at + interval '15 minutes' END,
+	       CASE event.action WHEN 'reservation.expired' THEN 'ttl' END, event.before, event.after
 	FROM sale
-	CROSS JOIN LATERAL (SELECT jsonb_build_object('status', 'held', 'resource_kind', 'inventory.variant', 'resource_key', variant_id,
-	    'holder_id', cart_id, 'quantity', 1, 'expires_at', sale.at + interval '15 minutes') AS held) AS state
 	CROSS JOIN LATERAL (VALUES
-	    (sale.at + interval '5 ms', 'reservation.held', NULL, state.held, status <> 'failed'),
-	    (sale.at + interval '5 ms', 'request.failed', jsonb_build_object('status', 'queued'), jsonb_build_object('status', 'failed',
+	    (sale.at + interval '5 ms', 'reservation.held', 'inventory.variant', NULL::jsonb, NULL::jsonb, status <> 'failed'),
+	    (sale.at + interval '5 ms', 'request.failed', NULL, jsonb_build_object('status', 'queued'), jsonb_build_object('status', 'failed',
 	        'reason', 'out_of_stock', 'cart_id', cart_id, 'variant_id', variant_id, 'quantity', 1), status = 'failed'),
-	    (sale.at + interval '1 minute', 'reservation.committed', state.held, state.held || '{"status":"committed"}', status = 'committed'),
-	    (sale.at + interval '16 minutes', 'reservation.expired', state.held,
-	        state.held || '{"status":"expired","release_reason":"ttl"}', status = 'expired')
-	) AS event (at, action, before, after, happened)
+	    (sale.at + interval '1 minute', 'reservation.committed', 'inventory.variant', NULL, NULL, status = 'committed'),
+	    (sale.at + interval '16 minutes', 'reservation.expired', 'inventory.variant', NULL, NULL, status = 'expired')
+	) AS event (at, action, kind, before, after, happened)
 	WHERE event.happened
 	ORDER BY event.at`,
 }

@@ -23,10 +23,10 @@ WHERE s.reserved < 0 OR (s.reserved > s.stock AND s.tracked AND NOT s.backorder)
 const changedReservedSQL = `
 SELECT s.tenant_id, s.variant_id, s.reserved, held.quantity AS held
 FROM (
-    SELECT DISTINCT a.tenant_id, coalesce(a.after->>'variant_id', a.after->>'resource_key') AS variant_id
+    SELECT DISTINCT a.tenant_id, coalesce(a.resource_key, a.after->>'variant_id') AS variant_id
     FROM audit_log AS a
     WHERE a.audit_id > @after
-      AND (a.action LIKE 'stock.%' OR (a.action LIKE 'reservation.%' AND a.after->>'resource_kind' = 'inventory.variant'))
+      AND (a.action LIKE 'stock.%' OR (a.action LIKE 'reservation.%' AND a.resource_kind = 'inventory.variant'))
 ) AS changed
 JOIN inventory_stocks AS s USING (tenant_id, variant_id)
 CROSS JOIN LATERAL (
@@ -44,14 +44,12 @@ WHERE s.reserved <> held.quantity`
 const stockRecord = `
 WITH event AS (
     SELECT a.tenant_id, a.audit_id, a.created_at, a.action LIKE 'stock.%' AS changed,
-           coalesce(a.after->>'variant_id', a.after->>'resource_key') AS variant_id,
-           CASE WHEN a.action LIKE 'stock.%' THEN a.before END AS before,
-           CASE WHEN a.action LIKE 'stock.%' THEN a.after END AS after,
-           CASE WHEN a.action LIKE 'stock.%' THEN 0 ELSE (a.after->>'quantity')::bigint END AS quantity
+           coalesce(a.resource_key, a.after->>'variant_id') AS variant_id,
+           a.before, a.after, coalesce(a.quantity, 0) AS quantity
     FROM audit_log AS a
     WHERE a.audit_id > @after
       AND (a.action IN ('stock.set', 'stock.adjusted')
-           OR (a.action = 'reservation.committed' AND a.after->>'resource_kind' = 'inventory.variant'))
+           OR (a.action = 'reservation.committed' AND a.resource_kind = 'inventory.variant'))
 ), counted AS MATERIALIZED (
     SELECT event.*, sum(quantity) OVER stock AS sold, sum(quantity) OVER (PARTITION BY tenant_id, variant_id) AS sold_until_now
     FROM event

@@ -73,13 +73,17 @@ LIMIT @limit`
 
 // recordOfTarget summarizes the audit rows of an id: how many there are of its
 // hold, its ending and its failure; when and under which audit id each was
-// recorded; what the last one of the hold and the failure recorded; and whether
-// a row does not start from the state that the previous one recorded.
+// recorded; the last one of the hold, what the failure recorded; and whether a
+// row does not start from the state that the previous one recorded.
 //
 // The primary key has the rows in their order, so nothing is sorted.
 const recordOfTarget = `
-    SELECT summary.*, afters[cardinality(afters)] AS last,
-           not_its_action OR CASE WHEN cardinality(afters) > 1 THEN befores[2:] <> afters[:cardinality(afters) - 1] END AS unchained
+    SELECT summary.*, rows[cardinality(rows)] AS last,
+           CASE rows[cardinality(rows)].action
+               WHEN 'reservation.extended' THEN 'held'
+               ELSE substr(rows[cardinality(rows)].action, length('reservation.') + 1)
+           END AS last_status,
+           not_its_action OR CASE WHEN cardinality(rows) > 1 THEN befores[2:] <> afters[:cardinality(rows) - 1] END AS unchained
     FROM (
         SELECT count(*) FILTER (WHERE action = 'reservation.held') AS held_rows,
                min(audit_id) FILTER (WHERE action = 'reservation.held') AS held_id,
@@ -89,20 +93,17 @@ const recordOfTarget = `
                min(audit_id) FILTER (WHERE ending) AS ended_id,
                min(created_at) FILTER (WHERE ending) AS ended_recorded_at,
                max(created_at) FILTER (WHERE of_hold) AS reservation_recorded_at,
-               array_agg(before) FILTER (WHERE of_hold) AS befores,
-               array_agg(after) FILTER (WHERE of_hold) AS afters,
-               bool_or((before IS NULL) <> (action = 'reservation.held')
-                       OR before->>'status' <> 'held'
-                       OR after->>'status' IS DISTINCT FROM
-                          CASE action WHEN 'reservation.extended' THEN 'held' ELSE substr(action, length('reservation.') + 1) END
-               ) FILTER (WHERE of_hold) AS not_its_action,
+               array_agg(line.row) FILTER (WHERE of_hold) AS rows,
+               array_agg(` + stateBefore + `) FILTER (WHERE of_hold) AS befores,
+               array_agg(` + stateAfter + `) FILTER (WHERE of_hold) AS afters,
+               bool_or(` + notItsAction + `) FILTER (WHERE of_hold) AS not_its_action,
                count(*) FILTER (WHERE action = 'request.failed') AS failed_rows,
                (array_agg(after) FILTER (WHERE action = 'request.failed'))[1] AS failure,
                max(created_at) FILTER (WHERE NOT of_hold AND action <> 'request.retried') AS request_recorded_at,
                (array_agg(after->>'retried_by') FILTER (WHERE action = 'request.retried'))[1] AS retried_by,
                max(created_at) FILTER (WHERE action = 'request.retried') AS retry_recorded_at
         FROM (
-            SELECT one.audit_id, one.created_at, one.action, one.before, one.after, one.action LIKE 'reservation.%' AS of_hold,
+            SELECT one AS row, one.*, one.action LIKE 'reservation.%' AS of_hold,
                    one.action IN ('reservation.committed', 'reservation.released', 'reservation.expired') AS ending
             FROM audit_log AS one
             WHERE one.tenant_id = key.tenant_id AND one.target_id = key.id
@@ -112,6 +113,25 @@ const recordOfTarget = `
     ) AS summary
     OFFSET 0`
 
+// stateBefore and stateAfter are the state of a reservation ahead of an audit
+// row and after it, beginning with whether it is held. notItsAction reports whether the row is
+// not what its action writes.
+const (
+	stateBefore = `CASE WHEN action <> 'reservation.held' THEN ROW(
+                   true, resource_kind, resource_key, resource_window,
+                   CASE WHEN before ? 'holder_id' THEN before->>'holder_id' ELSE holder_id END,
+                   CASE WHEN before ? 'quantity' THEN (before->>'quantity')::bigint ELSE quantity END,
+                   CASE WHEN before ? 'expires_at' THEN (before->>'expires_at')::timestamptz ELSE expires_at END,
+                   CASE WHEN before ? 'checkout_id' THEN (before->>'checkout_id')::uuid ELSE checkout_id END,
+                   CASE WHEN before ? 'unit_ids' THEN nullif(before->'unit_ids', 'null') ELSE unit_ids END) END`
+	stateAfter = `ROW(action IN ('reservation.held', 'reservation.extended'),
+                   resource_kind, resource_key, resource_window, holder_id, quantity, expires_at, checkout_id, unit_ids)`
+	notItsAction = `action NOT IN ('reservation.held', 'reservation.extended', 'reservation.committed', 'reservation.released', 'reservation.expired')
+                   OR before IS NOT NULL AND action = 'reservation.held'
+                   OR (release_reason IS NOT NULL) <> (action IN ('reservation.released', 'reservation.expired'))
+                   OR num_nulls(resource_kind, resource_key, holder_id, quantity, expires_at) > 0`
+)
+
 // shownTargets is how a target is shown in a sample.
 const shownTargets = `jsonb_strip_nulls(jsonb_build_object(
     'tenant_id', key.tenant_id, 'id', key.id, 'status', r.status, 'release_reason', r.release_reason, 'resource_kind', r.resource_kind,
@@ -120,7 +140,7 @@ const shownTargets = `jsonb_strip_nulls(jsonb_build_object(
     'request_status', q.status, 'request_reason', q.reason, 'request_quantity', q.quantity, 'cart_id', q.cart_id, 'variant_id', q.variant_id,
     'lane', q.lane, 'slot', q.slot, 'sequence', q.sequence, 'created_at', q.created_at, 'updated_at', q.updated_at, 'retry_of', q.retry_of,
     'claim_expires_at', q.claim_expires_at, 'held_rows', a.held_rows, 'held_id', a.held_id, 'ending', a.ending, 'ending_rows', a.ending_rows,
-    'ended_id', a.ended_id, 'failed_rows', a.failed_rows, 'recorded', coalesce(a.last, a.failure)))`
+    'ended_id', a.ended_id, 'failed_rows', a.failed_rows, 'recorded', coalesce(to_jsonb(a.last), a.failure)))`
 
 // ofTargets looks each id up. OFFSET 0 makes the planner do that, instead of
 // reading whole tables for a piece of them.

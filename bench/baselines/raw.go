@@ -9,8 +9,7 @@ import (
 
 const rawSQL = `
 WITH clock AS MATERIALIZED (
-    SELECT t.now, t.now + $4::interval AS expires_at,
-           to_char((t.now + $4::interval) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS expires_text
+    SELECT t.now, t.now + $4::interval AS expires_at
     FROM (SELECT clock_timestamp() AS now) t
 ), done AS (
     UPDATE reservation_requests r
@@ -30,10 +29,9 @@ WITH clock AS MATERIALIZED (
            clock.now, clock.now, clock.expires_at
     FROM done, clock
 )
-INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, correlation_id, after)
+INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, correlation_id, resource_kind, resource_key, holder_id, quantity, expires_at)
 SELECT done.tenant_id, done.request_id, 'reservation.held', 'anonymous', coalesce(done.correlation_id, done.request_id::text),
-       ('{"status":"held","resource_kind":"inventory.variant","resource_key":' || to_json(done.variant_id) || ',"holder_id":' ||
-        to_json(done.cart_id) || ',"quantity":' || done.quantity || ',"expires_at":"' || clock.expires_text || '"}')::jsonb
+       'inventory.variant', done.variant_id, done.cart_id, done.quantity, clock.expires_at
 FROM done, clock`
 
 // RawGroup is how many requests one raw statement decides: as many as a hot

@@ -179,7 +179,7 @@ func (s *shop) lapse(id uuid.UUID) {
 		    RETURNING expires_at
 		)
 		UPDATE audit_log
-		SET after = jsonb_set(after, '{expires_at}', to_jsonb(to_char(lapsed.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
+		SET expires_at = lapsed.expires_at
 		FROM lapsed
 		WHERE tenant_id = $1 AND target_id = $2`, s.Tenant, id)
 }

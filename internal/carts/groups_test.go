@@ -122,7 +122,7 @@ var meetings = []meeting{
 func (s *shop) lasts(id uuid.UUID, by time.Duration) {
 	s.t.Helper()
 	const longerSQL = `
-SELECT (extract(epoch FROM r.expires_at - (a.after->>'expires_at')::timestamptz) * 1000)::bigint
+SELECT (extract(epoch FROM r.expires_at - a.expires_at) * 1000)::bigint
 FROM reservations r
 JOIN audit_log a ON a.tenant_id = r.tenant_id AND a.target_id = r.reservation_id AND a.action = 'reservation.held'
 WHERE r.tenant_id = $1 AND r.reservation_id = $2`

@@ -289,7 +289,7 @@ func (s *modelShop) make(number string, call carts.Call, g *carts.Groups) {
 const (
 	entriesSQL = `
 SELECT audit_id, xmin::text::bigint, target_id, action, coalesce(correlation_id, ''),
-       coalesce(after->>'reason', after->>'release_reason', ''), (after->>'expires_at')::timestamptz
+       coalesce(after->>'reason', release_reason, ''), expires_at
 FROM audit_log
 WHERE tenant_id = $1 AND audit_id > $2 AND (action LIKE 'reservation.%' OR action = 'request.failed')
 ORDER BY audit_id`

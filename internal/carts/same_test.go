@@ -207,7 +207,7 @@ FROM inventory_stocks s
 UNION ALL
 SELECT concat_ws(' ', 'hold', h.reservation_id, h.holder_id, h.resource_key, h.quantity, h.status, h.release_reason, h.dismissed_at IS NOT NULL,
                  CASE WHEN h.status <> 'expired' AND h.expires_at > clock_timestamp() THEN h.expires_at - h.held_at END,
-                 (SELECT string_agg(concat_ws(' ', a.action, a.actor_kind, a.actor_id, a.correlation_id, a.reason, a.before->>'status', a.after->>'status'),
+                 (SELECT string_agg(concat_ws(' ', a.action, a.actor_kind, a.actor_id, a.correlation_id, a.reason, a.release_reason, a.before->>'status', a.after->>'status'),
                                     ', ' ORDER BY a.audit_id)
                   FROM audit_log a
                   WHERE a.tenant_id = h.tenant_id AND a.target_id = h.reservation_id))

@@ -244,8 +244,8 @@ func (s *fixture) judge(sagas []*saga) {
 	}
 	if n := s.Int(`
 		SELECT count(*)
-		FROM (SELECT a.after->>'resource_key' AS block, unit.id
-		      FROM audit_log a, jsonb_array_elements_text(a.after->'unit_ids') AS unit (id)
+		FROM (SELECT a.resource_key AS block, unit.id
+		      FROM audit_log a, jsonb_array_elements_text(a.unit_ids) AS unit (id)
 		      WHERE a.action = 'reservation.committed'
 		      GROUP BY 1, 2
 		      HAVING count(*) > 1) twice`); n != 0 {

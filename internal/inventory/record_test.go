@@ -34,8 +34,8 @@ func (c *carts) decideAll(requests ...inventory.HoldRequest) []inventory.Outcome
 // with its units.
 func (c *carts) record(variant string) []string {
 	c.t.Helper()
-	rows, err := c.db.Query(c.t.Context(), `SELECT substr(action, length('reservation.') + 1) || ' ' || (after->>'quantity')
-		FROM audit_log WHERE tenant_id = $1 AND after->>'resource_key' = $2 ORDER BY audit_id`, c.tenant, variant)
+	rows, err := c.db.Query(c.t.Context(), `SELECT substr(action, length('reservation.') + 1) || ' ' || quantity
+		FROM audit_log WHERE tenant_id = $1 AND resource_key = $2 ORDER BY audit_id`, c.tenant, variant)
 	c.must(err)
 	actions, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	c.must(err)

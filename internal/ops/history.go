@@ -9,15 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/auditrows"
 )
 
 // HistoryMax is how many records a history has at most, the newest ones.
 const HistoryMax = 1000
 
-// recordColumns are the columns of an audit.Record before its states, read by
-// records.
+// recordColumns are the columns of an audit.Record, read by records.
 const recordColumns = `a.target_id, a.audit_id, a.created_at, a.action, a.actor_kind, coalesce(a.actor_id, ''),
-       coalesce(a.correlation_id, ''), coalesce(a.reason, '')`
+       coalesce(a.correlation_id, ''), coalesce(a.reason, ''), `
 
 const newestSQL = `
 SELECT *
@@ -25,7 +25,7 @@ FROM (
     SELECT found.*
     FROM unnest($2::uuid[]) AS of (target_id)
     CROSS JOIN LATERAL (
-        SELECT ` + recordColumns + `, a.before, a.after
+        SELECT ` + recordColumns + auditrows.Columns + `
         FROM audit_log a
         WHERE a.tenant_id = $1 AND a.target_id = of.target_id AND a.audit_id < $4
         ORDER BY a.audit_id DESC
@@ -58,10 +58,10 @@ const unitHistorySQL = `
 WITH of_unit AS MATERIALIZED (
     SELECT target_id, audit_id
     FROM audit_log
-    WHERE after ? 'unit_ids'
-      AND ((after -> 'unit_ids') || (after -> 'resource_key') || ('"' || tenant_id::text || '"')::jsonb)
-          @> jsonb_build_array($2::text, $3::text, $1::uuid)
-      AND tenant_id = $1 AND after ->> 'resource_key' = $2::text AND after -> 'unit_ids' ? $3::text
+    WHERE unit_ids IS NOT NULL
+      AND (unit_ids || ('"' || tenant_id::text || '"')::jsonb || hashtextextended(resource_key, 0)::text::jsonb)
+          @> jsonb_build_array($3::text, $1::uuid, hashtextextended($2::text, 0))
+      AND tenant_id = $1 AND resource_key = $2::text AND unit_ids ? $3::text
 ),
 newest AS (
     SELECT target_id, audit_id
@@ -69,7 +69,7 @@ newest AS (
     ORDER BY audit_id DESC
     LIMIT $4
 )
-SELECT ` + recordColumns + `, a.before - 'unit_ids', a.after - 'unit_ids'
+SELECT ` + recordColumns + auditrows.ColumnsWithoutUnits + `
 FROM newest n
 JOIN audit_log a ON a.tenant_id = $1 AND a.target_id = n.target_id AND a.audit_id = n.audit_id
 ORDER BY a.audit_id`
@@ -87,8 +87,8 @@ func records(ctx context.Context, db audit.Querier, tenantID uuid.UUID, of, sql 
 	rows, _ := db.Query(ctx, sql, append([]any{tenantID}, args...)...)
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (audit.Record, error) {
 		r := audit.Record{Entry: audit.Entry{TenantID: tenantID}}
-		err := row.Scan((*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action, &r.Actor.Kind, &r.Actor.ID,
-			&r.CorrelationID, &r.Reason, &r.Before, &r.After)
+		err := auditrows.Scan(row, &r.Action, &r.Before, &r.After, (*[16]byte)(&r.TargetID), &r.AuditID, &r.CreatedAt, &r.Action,
+			&r.Actor.Kind, &r.Actor.ID, &r.CorrelationID, &r.Reason)
 		return r, err
 	})
 	if err != nil {

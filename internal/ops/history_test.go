@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -10,15 +9,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/auditrows"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
 // ofUnits is a row of a reservation of units.
 func ofUnits(tenant, reservation uuid.UUID, block, action string, units ...string) audit.Entry {
-	list := `"` + strings.Join(units, `","`) + `"`
+	state := &auditrows.Reservation{ResourceKind: "inventory.variant", ResourceKey: block, HolderID: "cart", Quantity: int64(len(units))}
+	if len(units) > 0 {
+		state.UnitIDs = string(auditrows.AppendTexts(nil, units))
+	}
 	return audit.Entry{
-		TenantID: tenant, TargetID: reservation, Action: action, Origin: audit.Origin{Actor: audit.System()},
-		After: fmt.Appendf(nil, `{"resource_key":%q,"unit_ids":[%s]}`, block, list),
+		TenantID: tenant, TargetID: reservation, Action: "reservation." + action, Origin: audit.Origin{Actor: audit.System()}, Reservation: state,
 	}
 }
 
@@ -37,7 +39,7 @@ func TestUnitHistory(t *testing.T) {
 		ofUnits(tenant, uuid.New(), "A1", "held", "hall"),
 		ofUnits(tenant, uuid.New(), "hall", "held", "A11", tenant.String()),
 		ofUnits(tenant, second, "hall", "held", "A1"),
-		audit.Entry{TenantID: tenant, TargetID: uuid.New(), Action: "held", After: []byte(`{"resource_key":"hall"}`), Origin: audit.Origin{Actor: audit.System()}},
+		ofUnits(tenant, uuid.New(), "hall", "held"),
 	}
 	pgtest.Must(t, pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error { return audit.WriteTx(t.Context(), tx, entries) }))
 	shown := func(tenant uuid.UUID, block, unit string) (lines []string) {
@@ -48,12 +50,14 @@ func TestUnitHistory(t *testing.T) {
 		}
 		names := map[uuid.UUID]string{first: "first", second: "second"}
 		for _, r := range records {
-			lines = append(lines, strings.TrimSpace(names[r.TargetID]+" "+r.Action+" "+string(r.After)))
+			if strings.Contains(string(r.Before)+string(r.After), "unit_ids") {
+				t.Errorf("%s lists the units: %s, %s", r.Action, r.Before, r.After)
+			}
+			lines = append(lines, strings.TrimSpace(names[r.TargetID]+" "+strings.TrimPrefix(r.Action, "reservation.")))
 		}
 		return lines
 	}
-	const after = ` {"resource_key": "hall"}`
-	want := []string{"first held" + after, "first released" + after, "second held" + after}
+	want := []string{"first held", "first released", "second held"}
 	if diff := cmp.Diff(want, shown(tenant, "hall", "A1")); diff != "" {
 		t.Errorf("A1 (-want +got):\n%s", diff)
 	}
@@ -78,19 +82,19 @@ func TestUnitHistoryIsBounded(t *testing.T) {
 	db := pgtest.New(t)
 	tenant := uuid.New()
 	pgtest.Exec(t, db, `
-		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, after)
-		SELECT $1, gen_random_uuid(), 'held', 'system', jsonb_build_object('resource_key', 'b' || n % 1000, 'unit_ids', jsonb_build_array('A1', 'A' || n % 50))
+		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, unit_ids)
+		SELECT $1, gen_random_uuid(), 'reservation.held', 'system', 'inventory.variant', 'b' || n % 1000, jsonb_build_array('A1', 'A' || n % 50)
 		FROM generate_series(1, 20000) AS n`, tenant)
 	pgtest.Exec(t, db, `
-		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, after)
-		SELECT $1, gen_random_uuid(), 'held', 'system', jsonb_build_object('resource_key', 'busy', 'unit_ids', jsonb_build_array('A1'), 'n', n)
+		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, quantity, unit_ids)
+		SELECT $1, gen_random_uuid(), 'reservation.held', 'system', 'inventory.variant', 'busy', n, jsonb_build_array('A1')
 		FROM generate_series(1, 1001) AS n`, tenant)
 	pgtest.Exec(t, db, `VACUUM ANALYZE audit_log`)
 	records, err := UnitHistory(t.Context(), db, tenant, "busy", "A1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(records) != HistoryMax || string(records[0].After) != `{"n": 2, "resource_key": "busy"}` {
+	if len(records) != HistoryMax || !strings.Contains(string(records[0].After), `"quantity":2,`) || strings.Contains(string(records[0].After), "unit_ids") {
 		t.Errorf("%d rows, the first is %s", len(records), records[0].After)
 	}
 	rows, err := db.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+unitHistorySQL, tenant, "b7", "A1", HistoryMax)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/auditrows"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/ready"
@@ -227,10 +228,11 @@ func TestAvailabilityIsTheStock(t *testing.T) {
 // neverMoreThanStock folds the record row by row.
 func (s *fixture) neverMoreThanStock() {
 	s.TB.Helper()
-	rows, err := s.DB.Query(s.TB.Context(), `SELECT tenant_id, target_id, audit_id, created_at, action, after FROM audit_log ORDER BY audit_id`)
+	rows, err := s.DB.Query(s.TB.Context(), `SELECT tenant_id, target_id, audit_id, created_at, action, `+auditrows.Columns+` FROM audit_log a ORDER BY audit_id`)
 	s.Must(err)
 	records, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r audit.Record, err error) {
-		return r, row.Scan(&r.TenantID, &r.TargetID, &r.AuditID, &r.CreatedAt, &r.Action, &r.After)
+		err = auditrows.Scan(row, &r.Action, &r.Before, &r.After, &r.TenantID, &r.TargetID, &r.AuditID, &r.CreatedAt, &r.Action)
+		return r, err
 	})
 	s.Must(err)
 	states := make(map[projections.Key]*ready.Availability)

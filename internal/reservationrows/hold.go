@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/auditrows"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/unitrows"
 )
@@ -68,7 +69,7 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 		ids[i], ids[n+i] = h.TenantID, h.ReservationID
 		texts[i], texts[n+i], texts[2*n+i], texts[3*n+i] = h.ResourceKind, h.ResourceKey, h.ResourceWindow, h.HolderID
 		if len(h.UnitIDs) > 0 {
-			texts[4*n+i] = string(appendTexts(nil, h.UnitIDs))
+			texts[4*n+i] = string(auditrows.AppendTexts(nil, h.UnitIDs))
 		}
 		quantities[i] = h.Quantity
 		times[i], times[n+i], times[2*n+i] = h.FirstHeldAt, h.HeldAt, h.ExpiresAt
@@ -77,9 +78,7 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 			replaced = append(replaced, h.Replaces[j].Ref())
 			entries = append(entries, replacing.Apply(&h.Replaces[j]))
 		}
-		entries = append(entries, audit.Entry{
-			TenantID: h.TenantID, TargetID: h.ReservationID, Action: EventHeld, Origin: h.Origin, After: h.state(),
-		})
+		entries = append(entries, h.entry(EventHeld, h.Origin))
 	}
 	b.Queue(holdSQL, pg.Collapse(ids[:n]), ids[n:], pg.Collapse(texts[:n]), pg.Collapse(texts[n:2*n]), pg.Collapse(texts[2*n:3*n]),
 		pg.Collapse(texts[3*n:4*n]), pg.Collapse(quantities), pg.Collapse(times[:n]), pg.Collapse(times[n:2*n]), pg.Collapse(times[2*n:]), pg.Collapse(texts[4*n:]))

@@ -1,11 +1,8 @@
 package reservationrows
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/auditrows"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/unitrows"
 )
@@ -195,75 +193,38 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("reservations: %s is %s, not %s", e.ID, e.Actual, e.Expected)
 }
 
-// change changes the value, and returns the audit entry of that transition.
+// change changes the deadline, the checkout or the ending of the value, and
+// returns the audit entry of that transition.
 func (r *Reservation) change(action string, origin audit.Origin, apply func(r *Reservation)) audit.Entry {
-	before := r.state()
+	was, inCheckout := r.ExpiresAt, r.CheckoutID != uuid.Nil
 	apply(r)
-	return audit.Entry{TenantID: r.TenantID, TargetID: r.ReservationID, Action: action, Origin: origin, Before: before, After: r.state()}
+	e := r.entry(action, origin)
+	moved, locked := !r.ExpiresAt.Equal(was), !inCheckout && r.CheckoutID != uuid.Nil
+	if moved || locked {
+		e.Reservation.Before = before(was, locked)
+	}
+	return e
 }
 
-// state is a reservation as its audit row records it.
-func (r *Reservation) state() json.RawMessage {
-	b := make([]byte, 0, 256)
-	b = append(b, `{"status":"`...)
-	b = append(b, r.Status...)
-	b = append(b, `","resource_kind":`...)
-	b = appendText(b, r.ResourceKind)
-	b = append(b, `,"resource_key":`...)
-	b = appendText(b, r.ResourceKey)
-	if r.ResourceWindow != "" {
-		b = append(b, `,"resource_window":`...)
-		b = append(b, r.ResourceWindow...)
-	}
-	b = append(b, `,"holder_id":`...)
-	b = appendText(b, r.HolderID)
-	b = append(b, `,"quantity":`...)
-	b = strconv.AppendInt(b, r.Quantity, 10)
-	b = append(b, `,"expires_at":"`...)
-	b = r.ExpiresAt.UTC().AppendFormat(b, time.RFC3339Nano)
+// before returns the members that an extension has changed as they were before:
+// the deadline, and the checkout, of which there was none.
+func before(deadline time.Time, locked bool) []byte {
+	b := deadline.UTC().Truncate(time.Microsecond).AppendFormat([]byte(`{"expires_at":"`), time.RFC3339Nano)
 	b = append(b, '"')
-	if len(r.UnitIDs) > 0 {
-		b = append(b, `,"unit_ids":`...)
-		b = appendTexts(b, r.UnitIDs)
-	}
-	if r.CheckoutID != uuid.Nil {
-		b = append(b, `,"checkout_id":"`...)
-		b = append(b, r.CheckoutID.String()...)
-		b = append(b, '"')
-	}
-	if r.ReleaseReason != "" {
-		b = append(b, `,"release_reason":"`...)
-		b = append(b, r.ReleaseReason...)
-		b = append(b, '"')
+	if locked {
+		b = append(b, `,"checkout_id":null`...)
 	}
 	return append(b, '}')
 }
 
-// appendTexts appends a JSON array of strings.
-func appendTexts(b []byte, texts []string) []byte {
-	b = append(b, '[')
-	for i, s := range texts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendText(b, s)
+// entry returns the audit entry of a transition to the value.
+func (r *Reservation) entry(action string, origin audit.Origin) audit.Entry {
+	state := &auditrows.Reservation{
+		ResourceKind: r.ResourceKind, ResourceKey: r.ResourceKey, ResourceWindow: r.ResourceWindow, HolderID: r.HolderID,
+		Quantity: r.Quantity, ExpiresAt: r.ExpiresAt, ReleaseReason: string(r.ReleaseReason), CheckoutID: r.CheckoutID,
 	}
-	return append(b, ']')
-}
-
-// appendText appends s as a JSON string. Most texts need no escapes.
-func appendText(b []byte, s string) []byte {
-	if !strings.ContainsFunc(s, isEscaped) {
-		return append(append(append(b, '"'), s...), '"')
+	if len(r.UnitIDs) > 0 {
+		state.UnitIDs = string(auditrows.AppendTexts(nil, r.UnitIDs))
 	}
-	quoted, err := json.Marshal(s)
-	if err != nil { // a string always marshals
-		panic(err)
-	}
-	return append(b, quoted...)
-}
-
-// isEscaped reports whether encoding/json might write c in another way.
-func isEscaped(c rune) bool {
-	return c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
+	return audit.Entry{TenantID: r.TenantID, TargetID: r.ReservationID, Action: action, Origin: origin, Reservation: state}
 }

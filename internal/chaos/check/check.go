@@ -143,7 +143,7 @@ type auditRow struct {
 
 const auditSQL = `
 SELECT audit_id, xmin::text::bigint, tenant_id, target_id, action, coalesce(correlation_id, ''),
-       coalesce(after->>'resource_key', after->>'variant_id', ''), coalesce((after->>'quantity')::bigint, 0),
+       coalesce(resource_key, after->>'variant_id', ''), coalesce(quantity, (after->>'quantity')::bigint, 0),
        (after->>'stock')::bigint, (after->>'reserved')::bigint,
        (after->>'tracked')::boolean AND NOT (after->>'backorder')::boolean, coalesce(after->>'reason', '')
 FROM audit_log
