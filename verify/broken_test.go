@@ -170,8 +170,10 @@ var recordDamages = []damage{
 	{"an ending without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'reservation.committed' AND resource_key = 'ring'`)},
 		[]string{"one_ending", "record_agrees", "stock_accounted"}},
 	{"an ending recorded twice", []string{again(`action = 'reservation.released'`)}, []string{"one_ending", "record_chained"}},
-	{"an ending recorded of a live hold", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, holder_id, quantity, expires_at, release_reason)
-		SELECT tenant_id, target_id, 'reservation.expired', 'job', resource_kind, resource_key, holder_id, quantity, expires_at, 'ttl'
+	{"an ending recorded of a live hold", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, resource_window, holder_id, quantity, expires_at,
+			release_reason, checkout_id, unit_ids)
+		SELECT tenant_id, target_id, 'reservation.expired', 'job', resource_kind, resource_key, resource_window, holder_id, quantity, expires_at,
+			'ttl', checkout_id, unit_ids
 		FROM audit_log WHERE ` + oneRow(onlyHeld)},
 		[]string{"one_ending", "record_agrees"}},
 	{"a deadline moved without a record", []string{`UPDATE reservations SET expires_at = expires_at + interval '1 second' WHERE ` + oneHold(`status = 'held'`)},

@@ -34,9 +34,13 @@ const (
 	commitSQL   = `COMMIT`
 )
 
-// keyWaitSQL bounds the wait for an idempotency key. A transaction that uses it
-// may wait for a stock that this one has locked.
-const keyWaitSQL = `SELECT set_config('lock_timeout', '20ms', true)`
+// keyWaitSQL bounds the wait for an idempotency key: a transaction that uses the
+// key may wait for a stock that this one has locked. keyWaitedSQL restores the
+// transaction's lock_timeout for what follows.
+const (
+	keyWaitSQL   = `SELECT set_config('holdfast.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', '20ms', true)`
+	keyWaitedSQL = `SELECT set_config('lock_timeout', current_setting('holdfast.lock_timeout'), true)`
+)
 
 // foreignSQL fails with SQLSTATE 22P02 if one of the keys belongs to a
 // synchronous call. It is a separate statement after the insert, for the reason
@@ -124,13 +128,17 @@ func (n *insertGroup) insertDecidedTx(ctx context.Context, tx pgx.Tx, began time
 		decided.views[RefOf(&views[i].Request)] = views[i]
 	}
 	b := &pgx.Batch{}
-	if n.keyed || n.retries {
+	waits := n.keyed || n.retries
+	if waits {
 		b.Queue(keyWaitSQL)
 	}
 	if len(views) < len(n.Group) { // no mark waits for a request that is never queued
 		b.Queue(lanes.EnterSQL) // before a sequence number is drawn
 	}
 	n.queueInsert(b, true, decided)
+	if waits {
+		b.Queue(keyWaitedSQL)
+	}
 	if n.keyed {
 		tenants, _, keys := namesOf(n.Group)
 		b.Queue(foreignSQL, tenants, keys)
