@@ -57,8 +57,7 @@ GROUP BY statement`
 
 // statementTimes is how long Postgres takes for the statements of a load,
 // measured by the server: their time, not their CPU time.
-func (b *bench) statementTimes(ctx context.Context, f *deployment, s *contender) (m Measure, err error) {
-	const name = "ledger_statement_us"
+func (b *bench) statementTimes(ctx context.Context, f *deployment, name string, s *contender) (m Measure, err error) {
 	if !b.timed {
 		return skipped(name, "the extension pg_stat_statements is not installed"), nil
 	}

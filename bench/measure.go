@@ -88,6 +88,8 @@ var targets = map[string]target{
 	"ledger_cpu_us":                   {0, true, "CPU time of a request from POST to done over HTTP, 64 clients, by stage in the note"},
 	"ledger_wal_bytes":                {0, true, "bytes of WAL of the same, by table and index in the note"},
 	"ledger_statements":               {0, true, "statements of the same, by program in the note"},
+	"ledger_wait_cpu_us":              {0, true, "CPU time of a request whose caller waits for the outcome, the same load"},
+	"ledger_wait_statement_us":        {0, true, "time of the statements of the same in Postgres, by statement in the note"},
 	"ledger_statement_us":             {0, true, "time of the statements of the same in Postgres, by statement in the note"},
 	"ledger_bare_us":                  {0, true, "CPU time of a process that only decodes such a call, checks its key and answers"},
 	"ledger_microbatch_us":            {0, true, "CPU time of the micro-batcher's process for such a call"},

@@ -22,12 +22,12 @@ func (b *bench) ledger(ctx context.Context) ([]Measure, error) {
 }
 
 func (b *bench) ledgerOf(ctx context.Context, f *deployment) ([]Measure, error) {
-	s := f.contender()
-	f.untilQuiet(s)
+	queued := f.contender()
+	f.untilQuiet(queued)
 	if err := b.checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := s.run(ctx, b.long); err != nil { // the warm-up
+	if _, err := queued.run(ctx, b.long); err != nil { // the warm-up
 		return nil, err
 	}
 	inspectable, err := b.inspectLog(ctx)
@@ -38,25 +38,16 @@ func (b *bench) ledgerOf(ctx context.Context, f *deployment) ([]Measure, error) 
 	if err := b.admin.QueryRow(ctx, positionSQL).Scan(&position); err != nil {
 		return nil, err
 	}
-	before, err := b.stages(ctx, f)
-	if err != nil && !errors.Is(err, errNoCPU) {
-		return nil, err
-	}
 	var loaded sample
-	err = b.profiled(ctx, f, func() (err error) {
-		loaded, err = s.run(ctx, 2*b.long)
-		return err
+	cpu, err := b.cpuOf(ctx, f, "ledger_cpu_us", func() (sample, error) {
+		err := b.profiled(ctx, f, func() (err error) {
+			loaded, err = queued.run(ctx, 2*b.long)
+			return err
+		})
+		return loaded, err
 	})
 	if err != nil {
 		return nil, err
-	}
-	cpu := skipped("ledger_cpu_us", errNoCPU.Error())
-	if before != nil {
-		after, err := b.stages(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		cpu = b.ledgerMeasure("ledger_cpu_us", "µs", microseconds(after.since(before)), loaded.count)
 	}
 	wal := skipped("ledger_wal_bytes", "the extension pg_walinspect is not installed")
 	if inspectable {
@@ -66,11 +57,15 @@ func (b *bench) ledgerOf(ctx context.Context, f *deployment) ([]Measure, error) 
 		}
 		wal = b.ledgerMeasure("ledger_wal_bytes", "bytes", log, loaded.count)
 	}
-	statements, err := b.statements(ctx, f, s)
+	statements, err := b.statements(ctx, f, queued)
 	if err != nil {
 		return nil, err
 	}
-	times, err := b.statementTimes(ctx, f, s)
+	times, err := b.statementTimes(ctx, f, "ledger_statement_us", queued)
+	if err != nil {
+		return nil, err
+	}
+	waiting, err := b.waitingLedger(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +73,38 @@ func (b *bench) ledgerOf(ctx context.Context, f *deployment) ([]Measure, error) 
 	if err != nil {
 		return nil, err
 	}
-	return append([]Measure{cpu, wal, statements, times}, bare...), f.checkRows(ctx, sample{})
+	return slices.Concat([]Measure{cpu, wal, statements, times}, waiting, bare), f.checkRows(ctx, sample{})
+}
+
+// waitingLedger is the ledger of callers that wait for the outcome.
+func (b *bench) waitingLedger(ctx context.Context, f *deployment) ([]Measure, error) {
+	waiting := f.waitingContender(waitName, "HTTP: Holdfast, 64 clients that wait", httpClients, toHot)
+	if _, err := waiting.run(ctx, b.long); err != nil { // the warm-up
+		return nil, err
+	}
+	cpu, err := b.cpuOf(ctx, f, "ledger_wait_cpu_us", func() (sample, error) { return waiting.run(ctx, 2*b.long) })
+	if err != nil {
+		return nil, err
+	}
+	times, err := b.statementTimes(ctx, f, "ledger_wait_statement_us", waiting)
+	return []Measure{cpu, times}, err
+}
+
+// cpuOf is the CPU time of a load, by stage.
+func (b *bench) cpuOf(ctx context.Context, f *deployment, name string, run func() (sample, error)) (m Measure, err error) {
+	before, err := b.stages(ctx, f)
+	if err != nil && !errors.Is(err, errNoCPU) {
+		return m, err
+	}
+	loaded, err := run()
+	if err != nil || before == nil {
+		return skipped(name, errNoCPU.Error()), err
+	}
+	after, err := b.stages(ctx, f)
+	if err != nil {
+		return m, err
+	}
+	return b.ledgerMeasure(name, "µs", microseconds(after.since(before)), loaded.count), nil
 }
 
 func microseconds(used map[string]time.Duration) map[string]float64 {
