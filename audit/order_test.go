@@ -1,14 +1,18 @@
 package audit_test
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/auditrows"
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
@@ -146,5 +150,28 @@ func TestFromNow(t *testing.T) {
 	}
 	if s := state(t, db, "late"); s.Lag != 0 || s.Position != 5 || s.DeliveredAt == nil || s.DeliveredAt.IsZero() {
 		t.Errorf("after the delivery: %+v", s)
+	}
+}
+
+// Entries of a call are in its order, also where transitions of reservations and
+// others alternate.
+func TestEntriesOfBothFormsAreInOrder(t *testing.T) {
+	t.Parallel()
+	db, target := pgtest.New(t), uuid.New()
+	reservation := &auditrows.Reservation{ResourceKind: "hall.seat", ResourceKey: "A1", HolderID: "guest", Quantity: 1, ExpiresAt: time.Now()}
+	want := []string{"reservation.held", "seat.cleaned", "seat.checked", "reservation.extended", "seat.cleaned"}
+	entries := make([]audit.Entry, len(want))
+	for i, action := range want {
+		entries[i] = audit.Entry{TargetID: target, Action: action}
+		if strings.HasPrefix(action, "reservation.") {
+			entries[i].Reservation = reservation
+		} else {
+			entries[i].After = json.RawMessage(`{}`)
+		}
+	}
+	pgtest.Must(t, pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error { return audit.WriteTx(t.Context(), tx, entries) }))
+	got := ask[[]string](t, db, `SELECT array_agg(action ORDER BY audit_id) FROM audit_log WHERE target_id = $1`, target)
+	if !slices.Equal(got, want) {
+		t.Errorf("recorded %q, want %q", got, want)
 	}
 }

@@ -78,8 +78,8 @@ func TargetOf(tenantID uuid.UUID, kind, key string) uuid.UUID {
 	return uuid.NewSHA1(tenantID, []byte(kind+"\x00"+key))
 }
 
-// entry reads the columns that every entry has, from arguments that pg.Collapse
-// has shortened, except target_id.
+// entryColumns are the columns that every entry has; entryValues reads them from
+// arguments that pg.Collapse has shortened, except target_id.
 const (
 	entryColumns = `tenant_id, target_id, action, actor_kind, actor_id, correlation_id, reason`
 	entryValues  = `coalesce(e.tenant_id, ($1::uuid[])[1]), e.target_id, coalesce(e.action, ($3::text[])[1]),
@@ -130,8 +130,8 @@ func WriteTx(ctx context.Context, tx pgx.Tx, entries []Entry) error {
 }
 
 // Queue adds to b what records the entries in their order: one statement for
-// each run of transitions of reservations, or of anything else. The caller has
-// locked every target's row when the batch runs.
+// each run of transitions of reservations, or of anything else. So a caller does
+// not alternate them. It has locked every target's row when the batch runs.
 func Queue(b *pgx.Batch, entries []Entry) {
 	for len(entries) > 0 {
 		ofReservations := entries[0].Reservation != nil
@@ -164,8 +164,8 @@ func columnsOf(entries []Entry) []any {
 		pg.Collapse(correlation), pg.Collapse(reason))
 }
 
-// texts returns a function that returns a new column of n texts, the given
-// number of times.
+// texts returns a function that returns a new column of n texts. It can be
+// called as often as there are columns.
 func texts(n, columns int) func() []string {
 	all := make([]string, columns*n)
 	return func() []string {

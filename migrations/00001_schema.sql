@@ -221,8 +221,8 @@ CREATE TABLE reservation_marks (
 -- the transaction has its id, which lets subscriptions read in its order.
 --
 -- A transition of a reservation records the state after it in the columns from
--- resource_kind on. before has only the members that were different ahead of it,
--- null for one that was absent; the status is known by the action. Any other
+-- resource_kind on. before has the members that it changed, as they were ahead of
+-- it, null for one that was absent; the action implies the status. Any other
 -- transition records both states as JSON, in before and after.
 CREATE TABLE audit_log (
     tenant_id       uuid        NOT NULL,
@@ -247,7 +247,10 @@ CREATE TABLE audit_log (
     after           jsonb,
     CONSTRAINT audit_log_pkey PRIMARY KEY (tenant_id, target_id, audit_id),
     CONSTRAINT audit_log_actor_known CHECK (actor_kind IN ('user', 'system', 'job', 'anonymous')),
-    CONSTRAINT audit_log_one_state CHECK ((after IS NULL) = (resource_kind IS NOT NULL))
+    CONSTRAINT audit_log_one_state CHECK ((after IS NULL) = (resource_kind IS NOT NULL)
+        AND num_nulls(resource_kind, resource_key, holder_id, quantity, expires_at) IN (0, 5)
+        AND (resource_kind IS NULL OR jsonb_typeof(before) = 'object')
+    )
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX audit_log_id_idx ON audit_log (audit_id);

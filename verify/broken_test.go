@@ -180,6 +180,17 @@ var recordDamages = []damage{
 		[]string{"record_agrees"}},
 	{"a record that was changed", []string{`UPDATE audit_log SET before = '{"quantity":99}' WHERE ` + oneRow(`action = 'reservation.released'`)},
 		[]string{"record_chained"}},
+	{"a deadline before an extension was changed", []string{`UPDATE audit_log SET before = jsonb_set(before, '{expires_at}', '"2020-01-01T00:00:00Z"')
+		WHERE ` + oneRow(`action = 'reservation.extended'`)},
+		[]string{"record_chained"}},
+	{"a record from before the checkout was changed", []string{`UPDATE audit_log SET before = before - 'checkout_id'
+		WHERE ` + oneRow(`action = 'reservation.extended' AND before ? 'checkout_id'`)},
+		[]string{"record_chained"}},
+	{"a record with a member that no transition changes", []string{`UPDATE audit_log SET before = '{"status":"released"}'
+		WHERE ` + oneRow(`action = 'reservation.released'`)},
+		[]string{"record_chained"}},
+	{"an extension with a reason of release", []string{`UPDATE audit_log SET release_reason = 'operator' WHERE ` + oneRow(`action = 'reservation.extended'`)},
+		[]string{"record_chained"}},
 	{"a record with another action", []string{`UPDATE audit_log SET action = 'reservation.extended' WHERE ` + oneRow(`action = 'reservation.released'`)},
 		[]string{"one_ending", "record_agrees", "record_chained"}},
 	{"a record without a target", []string{`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, holder_id, quantity, expires_at)

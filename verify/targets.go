@@ -114,8 +114,8 @@ const recordOfTarget = `
     OFFSET 0`
 
 // stateBefore and stateAfter are the state of a reservation ahead of an audit
-// row and after it, beginning with whether it is held. notItsAction reports whether the row is
-// not what its action writes.
+// row and after it, beginning with whether it is held. notItsAction reports
+// whether the row is not what its action writes.
 const (
 	stateBefore = `CASE WHEN action <> 'reservation.held' THEN ROW(
                    true, resource_kind, resource_key, resource_window,
@@ -129,6 +129,7 @@ const (
 	notItsAction = `action NOT IN ('reservation.held', 'reservation.extended', 'reservation.committed', 'reservation.released', 'reservation.expired')
                    OR before IS NOT NULL AND action = 'reservation.held'
                    OR (release_reason IS NOT NULL) <> (action IN ('reservation.released', 'reservation.expired'))
+                   OR before - ARRAY['holder_id', 'quantity', 'expires_at', 'checkout_id', 'unit_ids'] <> '{}'
                    OR num_nulls(resource_kind, resource_key, holder_id, quantity, expires_at) > 0`
 )
 

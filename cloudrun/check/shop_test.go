@@ -203,8 +203,8 @@ func (s *shop) watch() {
 			't', tenant_id, 'c', '` + channel + `', 'e', 'delta', 'f', 1000000, 'v', 1000000, 'p', '{}'::json))::text)
 			FROM tenants WHERE name = 'one'`)
 	})
-	s.exec(`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, after)
-		SELECT tenant_id, tenant_id, 'reservation.held', 'system', '{"resource_kind":"damaged\nkind","resource_key":"shirt","quantity":1}'
+	s.exec(`INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, holder_id, quantity, expires_at)
+		SELECT tenant_id, tenant_id, 'reservation.held', 'system', E'damaged\nkind', 'shirt', 'cart', 1, now()
 		FROM tenants WHERE name = 'one'`)
 	s.until("an event is left out of a projection", "holdfast_projection_skipped_total", func() {})
 }

@@ -27,8 +27,8 @@ func TestProjections(t *testing.T) {
 	pgtest.Must(t, set.Register(feed))
 	shop.Stock("shirt", 2)
 	shop.Stock("hat", 3)
-	pgtest.Exec(t, shop.DB, `INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, after)
-		SELECT tenant_id, gen_random_uuid(), 'reservation.held', 'system', '{"resource_kind": "hall.seat", "resource_key": "A1", "quantity": 1}' FROM tenants`)
+	pgtest.Exec(t, shop.DB, `INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, holder_id, quantity, expires_at)
+		SELECT tenant_id, gen_random_uuid(), 'reservation.held', 'system', 'hall.seat', 'A1', 'holder', 1, now() FROM tenants`)
 	shop.Until("the feed has folded the record", func() bool {
 		_, err := feed.RunOnce(t.Context())
 		pgtest.Must(t, err)

@@ -289,7 +289,7 @@ func TestDirectDecisionLeavesHoldsOfLockedStock(t *testing.T) {
 	var callers sync.WaitGroup
 	received := make([]requests.Request, 2)
 	for i, variant := range []string{"shoe", "sock"} {
-		s := waiting("b", variant, "")
+		s := waiting("b", variant, "key of "+variant) // which bounds the wait for the key, and no other
 		s.TenantID = b.Tenant
 		callers.Go(func() {
 			var err error

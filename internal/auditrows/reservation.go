@@ -11,7 +11,7 @@ import (
 )
 
 // Reservation is a reservation after a transition. Its status is not among the
-// fields, because the action of the record says it.
+// fields, because the action implies it.
 type Reservation struct {
 	ResourceKind, ResourceKey, HolderID string
 	// ResourceWindow is JSON, empty for a resource without windows.
@@ -32,10 +32,9 @@ type Reservation struct {
 	Before json.RawMessage
 }
 
-// held is the action that makes a reservation. Its record has no state before it.
 const (
 	prefix   = "reservation."
-	held     = prefix + "held"
+	held     = prefix + "held" // has no state before it
 	extended = prefix + "extended"
 )
 
@@ -49,7 +48,8 @@ func status(action string) string {
 }
 
 // States returns the JSON of the reservation ahead of the action and after it,
-// with the members in the order of jsonb. before is nil if the action made it.
+// with the members in the order of jsonb. before is nil if the action made it. If
+// Before cannot be read, before is what it has, and there is an error.
 func (r *Reservation) States(action string) (before, after json.RawMessage, err error) {
 	after = r.append(make([]byte, 0, 256), status(action))
 	if action == held {
@@ -59,7 +59,7 @@ func (r *Reservation) States(action string) (before, after json.RawMessage, err 
 	was.ReleaseReason = ""
 	if len(r.Before) > 0 {
 		if err := was.restore(r.Before); err != nil {
-			return nil, nil, fmt.Errorf("the state before %s: %w", action, err)
+			return r.Before, after, fmt.Errorf("the state before %s: %w", action, err)
 		}
 	}
 	return was.append(make([]byte, 0, 256), "held"), after, nil

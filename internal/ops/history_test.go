@@ -82,12 +82,12 @@ func TestUnitHistoryIsBounded(t *testing.T) {
 	db := pgtest.New(t)
 	tenant := uuid.New()
 	pgtest.Exec(t, db, `
-		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, unit_ids)
-		SELECT $1, gen_random_uuid(), 'reservation.held', 'system', 'inventory.variant', 'b' || n % 1000, jsonb_build_array('A1', 'A' || n % 50)
+		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, holder_id, quantity, expires_at, unit_ids)
+		SELECT $1, gen_random_uuid(), 'reservation.held', 'system', 'inventory.variant', 'b' || n % 1000, 'c', 2, now(), jsonb_build_array('A1', 'A' || n % 50)
 		FROM generate_series(1, 20000) AS n`, tenant)
 	pgtest.Exec(t, db, `
-		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, quantity, unit_ids)
-		SELECT $1, gen_random_uuid(), 'reservation.held', 'system', 'inventory.variant', 'busy', n, jsonb_build_array('A1')
+		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, holder_id, quantity, expires_at, unit_ids)
+		SELECT $1, gen_random_uuid(), 'reservation.held', 'system', 'inventory.variant', 'busy', 'c', n, now(), jsonb_build_array('A1')
 		FROM generate_series(1, 1001) AS n`, tenant)
 	pgtest.Exec(t, db, `VACUUM ANALYZE audit_log`)
 	records, err := UnitHistory(t.Context(), db, tenant, "busy", "A1")

@@ -9,7 +9,8 @@ import (
 
 // members calls each with the name and the value of every member of the JSON
 // object, without copying them. The text is what Postgres returns for a jsonb
-// object, so the names that matter have no escapes. It panics on other text.
+// object, or a state that package auditrows made, so the names that matter have
+// no escapes. It panics on other text.
 //
 // Most of the cost of a fold is here: encoding/json takes five times as long.
 func members(text []byte, each func(name, value []byte)) {

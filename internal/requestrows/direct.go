@@ -36,7 +36,8 @@ const (
 
 // keyWaitSQL bounds the wait for an idempotency key: a transaction that uses the
 // key may wait for a stock that this one has locked. keyWaitedSQL restores the
-// transaction's lock_timeout for what follows.
+// transaction's lock_timeout for what follows. An insert that waits as long to
+// extend the table or an index fails too, and is tried again like any other.
 const (
 	keyWaitSQL   = `SELECT set_config('holdfast.lock_timeout', current_setting('lock_timeout'), true), set_config('lock_timeout', '20ms', true)`
 	keyWaitedSQL = `SELECT set_config('lock_timeout', current_setting('holdfast.lock_timeout'), true)`
@@ -129,11 +130,11 @@ func (n *insertGroup) insertDecidedTx(ctx context.Context, tx pgx.Tx, began time
 	}
 	b := &pgx.Batch{}
 	waits := n.keyed || n.retries
-	if waits {
-		b.Queue(keyWaitSQL)
-	}
 	if len(views) < len(n.Group) { // no mark waits for a request that is never queued
 		b.Queue(lanes.EnterSQL) // before a sequence number is drawn
+	}
+	if waits {
+		b.Queue(keyWaitSQL)
 	}
 	n.queueInsert(b, true, decided)
 	if waits {

@@ -194,7 +194,8 @@ func (e *ConflictError) Error() string {
 }
 
 // change changes the deadline, the checkout or the ending of the value, and
-// returns the audit entry of that transition.
+// returns the audit entry of that transition. A caller that changes another
+// member, or moves it from one checkout to another, must add it to before.
 func (r *Reservation) change(action string, origin audit.Origin, apply func(r *Reservation)) audit.Entry {
 	was, inCheckout := r.ExpiresAt, r.CheckoutID != uuid.Nil
 	apply(r)
