@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -58,7 +59,8 @@ func (in *Intake) commitPart(ctx context.Context, group []*waiter) (parts [][]*w
 	var blocked *blockedError
 	var err error
 	for try := 1; ; try++ {
-		group, admitted, err = in.admit(ctx, group, try == 1)
+		first := try == 1 && !slices.ContainsFunc(group, func(w *waiter) bool { return w.unknown != nil }) // else the rows may exist
+		group, admitted, err = in.admit(ctx, group, first)
 		if len(group) == 0 {
 			return nil, nil
 		}

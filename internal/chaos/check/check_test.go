@@ -145,18 +145,27 @@ func TestInversions(t *testing.T) {
 	p := func(sent, acked int, audit, transaction int64, held bool) decision {
 		return decision{sent: at(sent), acked: at(acked), audit: audit, transaction: transaction, unitsHeld: held}
 	}
+	short := func(sent, acked int, audit, transaction int64) decision {
+		d := p(sent, acked, audit, transaction, false)
+		d.what = "out_of_stock"
+		return d
+	}
 	for name, c := range map[string]struct {
 		line []decision
 		want int
 	}{
-		"none":                                {nil, 0},
-		"in order":                            {[]decision{p(1, 2, 1, 1, true), p(3, 4, 2, 2, true)}, 0},
-		"at the same time":                    {[]decision{p(2, 5, 1, 1, true), p(1, 3, 2, 2, true)}, 0},
-		"in the wrong order":                  {[]decision{p(3, 4, 1, 1, true), p(1, 2, 2, 2, true)}, 1},
-		"one transaction":                     {[]decision{p(3, 4, 1, 1, true), p(1, 2, 2, 1, true)}, 0},
-		"one transaction, the first refused":  {[]decision{p(3, 4, 1, 1, true), p(1, 2, 2, 1, false)}, 1},
-		"one transaction, the second refused": {[]decision{p(1, 2, 1, 1, true), p(3, 4, 2, 1, false)}, 0},
-		"two late requests":                   {[]decision{p(5, 6, 1, 1, true), p(1, 2, 2, 2, true), p(3, 4, 3, 3, true)}, 1},
+		"none":                                  {nil, 0},
+		"in order":                              {[]decision{p(1, 2, 1, 1, true), p(3, 4, 2, 2, true)}, 0},
+		"at the same time":                      {[]decision{p(2, 5, 1, 1, true), p(1, 3, 2, 2, true)}, 0},
+		"in the wrong order":                    {[]decision{p(3, 4, 1, 1, true), p(1, 2, 2, 2, true)}, 1},
+		"one transaction":                       {[]decision{p(3, 4, 1, 1, true), p(1, 2, 2, 1, true)}, 0},
+		"one transaction, the first refused":    {[]decision{p(3, 4, 1, 1, true), p(1, 2, 2, 1, false)}, 1},
+		"one transaction, the second refused":   {[]decision{p(1, 2, 1, 1, true), p(3, 4, 2, 1, false)}, 0},
+		"the first got a unit that was locked":  {[]decision{short(3, 4, 1, 1), p(1, 2, 2, 2, true)}, 0},
+		"the first got none, and was late":      {[]decision{short(3, 4, 1, 1), short(1, 2, 2, 2)}, 1},
+		"one of two late requests got none":     {[]decision{short(5, 6, 1, 1), p(1, 2, 2, 2, true), short(3, 4, 3, 3)}, 1},
+		"the second got the unit and was early": {[]decision{p(3, 4, 1, 1, true), short(1, 2, 2, 2)}, 1},
+		"two late requests":                     {[]decision{p(5, 6, 1, 1, true), p(1, 2, 2, 2, true), p(3, 4, 3, 3, true)}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -134,9 +134,15 @@ type inversion struct{ first, second decision }
 // same transaction but rejected as out of stock, while the later one, for the
 // same quantity, was granted. They are in the order of audit rows, in which
 // the rows of one transaction are adjacent.
+//
+// One that was granted may be decided after a later one that was out of stock: it
+// waited for the unit of a hold that another transaction had locked, and was the
+// first to get it. That is the exception of the promise.
 func inversions(decided []decision) (wrong []inversion) {
 	latest := time.Unix(0, math.MaxInt64)
-	earliest := decision{acked: latest} // the first acknowledged one in later transactions
+	// The first acknowledged ones in later transactions: of all, and of those
+	// that were not granted.
+	earliest, earliestRefused := decision{acked: latest}, decision{acked: latest}
 	for end := len(decided); end > 0; {
 		begin := end - 1
 		for begin > 0 && decided[begin-1].transaction == decided[end-1].transaction {
@@ -150,8 +156,12 @@ func inversions(decided []decision) (wrong []inversion) {
 			}
 		}
 		for _, p := range group {
-			if earliest.acked.Before(p.sent) {
-				wrong = append(wrong, inversion{earliest, p})
+			before := earliest
+			if p.what == "out_of_stock" {
+				before = earliestRefused
+			}
+			if before.acked.Before(p.sent) {
+				wrong = append(wrong, inversion{before, p})
 			}
 			if p.unitsHeld && refused.acked.Before(p.sent) {
 				wrong = append(wrong, inversion{refused, p})
@@ -160,6 +170,9 @@ func inversions(decided []decision) (wrong []inversion) {
 		for _, p := range group {
 			if p.acked.Before(earliest.acked) {
 				earliest = p
+			}
+			if !p.unitsHeld && p.acked.Before(earliestRefused.acked) {
+				earliestRefused = p
 			}
 		}
 		end = begin
