@@ -189,7 +189,8 @@ var recordDamages = []damage{
 	{"a record with a member that no transition changes", []string{`UPDATE audit_log SET before = '{"status":"released"}'
 		WHERE ` + oneRow(`action = 'reservation.released'`)},
 		[]string{"record_chained"}},
-	{"an extension with a reason of release", []string{`UPDATE audit_log SET release_reason = 'operator' WHERE ` + oneRow(`action = 'reservation.extended'`)},
+	{"an extension with a reason of release", []string{`UPDATE audit_log SET release_reason = 'operator' WHERE ` + oneRow(`action = 'reservation.extended'
+		AND EXISTS (SELECT FROM audit_log AS later WHERE later.target_id = audit_log.target_id AND later.audit_id > audit_log.audit_id)`)},
 		[]string{"record_chained"}},
 	{"a record with another action", []string{`UPDATE audit_log SET action = 'reservation.extended' WHERE ` + oneRow(`action = 'reservation.released'`)},
 		[]string{"one_ending", "record_agrees", "record_chained"}},
