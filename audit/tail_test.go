@@ -159,3 +159,27 @@ func isClosed(c chan struct{}) bool {
 		return false
 	}
 }
+
+// A record whose earlier state cannot be read is delivered with that state as it
+// is stored, and does not stop the subscription.
+func TestDamagedStateIsDelivered(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	sub := subscribe(t, db, "damaged", audit.SubscriptionConfig{FromBeginning: true})
+	pgtest.Exec(t, db, `
+		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, resource_kind, resource_key, holder_id, quantity, expires_at, before)
+		SELECT gen_random_uuid(), gen_random_uuid(), 'reservation.extended', 'system', 'hall.seat', 'A1', 'guest', 1, now(), before
+		FROM unnest(ARRAY['{"expires_at": "soon"}', NULL]::jsonb[]) AS before`)
+	var got []audit.Record
+	pgtest.Until(t, "both are delivered", func() bool {
+		_, err := sub.RunOnce(t.Context(), func(_ context.Context, d *audit.Delivery) error {
+			got = append(got, d.Records...)
+			return nil
+		})
+		pgtest.Must(t, err)
+		return len(got) == 2
+	})
+	if before := string(got[0].Before); before != `{"expires_at": "soon"}` || len(got[0].After) == 0 {
+		t.Errorf("delivered %s and %s", before, got[0].After)
+	}
+}
