@@ -114,11 +114,15 @@ func (s *shop) askLate() {
 		_, _ = io.WriteString(w, `{"result":"pending"}`)
 	}))
 	s.t.Cleanup(payments.Close)
-	s.one.want(202, "POST", "/v1/carts/asked/items", `{"variant_id":"shirt","quantity":1}`)
-	s.decided()
-	s.one.want(202, "POST", "/v1/checkouts", `{"cart_id":"asked","payment_reference":"order","callback_url":"`+payments.URL+`"}`)
 	s.until("a payment service is called late", "holdfast_checkout_asked_late_total", func() {
-		s.exec(`UPDATE checkouts SET asked = false, deadline = created_at, next_attempt_at = created_at WHERE cart_id = 'asked' AND status = 'validating'`)
+		// A checkout whose payment service is called before its deadline moves
+		// ends at once, so each has its own cart.
+		s.carts++
+		cart := fmt.Sprintf("asked-%d", s.carts)
+		s.one.want(202, "POST", "/v1/carts/"+cart+"/items", `{"variant_id":"shirt","quantity":1}`)
+		s.decided()
+		s.one.want(202, "POST", "/v1/checkouts", `{"cart_id":"`+cart+`","payment_reference":"`+cart+`","callback_url":"`+payments.URL+`"}`)
+		s.exec(`UPDATE checkouts SET deadline = created_at, next_attempt_at = created_at WHERE cart_id = '` + cart + `' AND status = 'validating'`)
 	})
 }
 
