@@ -23,6 +23,9 @@ type (
 	// Outcome is a request with the reservation that was made for it, nil if
 	// there is none.
 	Outcome = requests.View
+	// Lines are several lines, each units of a variant, of one of several
+	// variants, or of a block.
+	Lines = requests.Lines
 )
 
 // The statuses of a finished request.
@@ -89,6 +92,28 @@ func (t *Tenant) AddAnyUnitsTx(ctx context.Context, tx pgx.Tx, cart, block strin
 	return t.submitTx(ctx, tx, anyUnits(cart, block, quantity, neighbours), opts)
 }
 
+// AddLines requests several lines for a cart: 1 to 50, no variant in two of
+// them. All units of all lines are held, or none; with Lines.Partial, what there
+// is of each. Outcome.Outcomes has what is held for each line.
+//
+// Where a variant of the lines is hot, each line is decided in the order of its
+// own variant's requests, and the request is processing until the last one is
+// decided. Its holds are released if another line comes up short.
+//
+// Errors: as Add.
+func (t *Tenant) AddLines(ctx context.Context, cart string, lines Lines, opts *CallOpts) (Outcome, error) {
+	return t.submit(ctx, severalLines(cart, lines), opts)
+}
+
+// AddLinesTx is AddLines in the caller's transaction, as AddTx is Add.
+func (t *Tenant) AddLinesTx(ctx context.Context, tx pgx.Tx, cart string, lines Lines, opts *CallOpts) (Outcome, error) {
+	return t.submitTx(ctx, tx, severalLines(cart, lines), opts)
+}
+
+func severalLines(cart string, lines Lines) requestrows.Submission {
+	return requestrows.Submission{Kind: requests.Several, CartID: cart, Lines: &lines}
+}
+
 func namedUnits(cart, block string, ids []string) requestrows.Submission {
 	return requestrows.Submission{
 		Kind: requests.Add, CartID: cart, VariantID: block, Quantity: int32(len(ids)), // more than 1,000 are refused
@@ -133,6 +158,9 @@ func (t *Tenant) described(s requestrows.Submission, opts *CallOpts) (requestrow
 		return s, nil
 	}
 	c := call[Outcome]{opts: opts, verb: string(s.Kind), args: []any{s.CartID, s.VariantID, s.Quantity, s.Units, s.RetryOf}}
+	if s.Lines != nil {
+		c.args = append(c.args, s.Lines)
+	}
 	var err error
 	s.Fingerprint, err = c.fingerprint()
 	return s, err

@@ -113,6 +113,14 @@ CREATE INDEX inventory_stocks_prefix_idx ON inventory_stocks (tenant_id, variant
 -- request that names a variant and a quantity. trace_parent is the W3C trace
 -- context of a sampled call, to which the traces of its decision and of later
 -- reads are linked; NULL for all other requests.
+--
+-- A request of several lines has the kind lines, the lines as JSON, and '/' as
+-- its variant, which no variant has. Each part of a line that is decided is a
+-- request of its own, with parent_id and the line's place from 0. If a variant
+-- of the lines is hot, the parts are queued in their own streams, and open_parts
+-- counts those that are undecided: the request is processing, and has no claim
+-- while there are any. Otherwise all parts are decided with the request, and
+-- open_parts stays NULL.
 CREATE TABLE reservation_requests (
     tenant_id        uuid        NOT NULL,
     request_id       uuid        NOT NULL,
@@ -137,10 +145,17 @@ CREATE TABLE reservation_requests (
     fingerprint      bytea,
     retry_of         uuid,
     claim_expires_at timestamptz,
+    lines            jsonb,
+    parent_id        uuid,
+    line             smallint,
+    open_parts       smallint,
     CONSTRAINT reservation_requests_pkey PRIMARY KEY (tenant_id, request_id),
     CONSTRAINT reservation_requests_quantity_positive CHECK (quantity > 0),
     CONSTRAINT reservation_requests_lane_known CHECK (lane IN ('hot', 'normal')),
-    CONSTRAINT reservation_requests_kind_known CHECK (kind IN ('add', 'set')),
+    CONSTRAINT reservation_requests_kind_known CHECK (kind IN ('add', 'set', 'lines')),
+    CONSTRAINT reservation_requests_lines_given CHECK ((kind = 'lines') = (lines IS NOT NULL) AND (kind = 'lines') = (variant_id = '/')),
+    CONSTRAINT reservation_requests_part_of_line CHECK ((parent_id IS NULL) = (line IS NULL) AND (parent_id IS NULL OR kind = 'add')),
+    CONSTRAINT reservation_requests_parts_counted CHECK (open_parts IS NULL OR kind = 'lines' AND open_parts >= 0),
     CONSTRAINT reservation_requests_status_known CHECK (status IN ('queued', 'processing', 'done', 'failed')),
     CONSTRAINT reservation_requests_reason_given CHECK ((status = 'failed') = (reason IS NOT NULL)),
     CONSTRAINT reservation_requests_key_fingerprinted CHECK ((idempotency_key IS NULL) = (fingerprint IS NULL))
@@ -157,6 +172,9 @@ CREATE INDEX reservation_requests_claim_idx ON reservation_requests (claim_expir
 -- A failed request is retried at most once: a retry that fails is retried
 -- itself. retry_of never changes, so deciding a request writes no entry.
 CREATE UNIQUE INDEX reservation_requests_retry_idx ON reservation_requests (tenant_id, retry_of) WHERE retry_of IS NOT NULL;
+
+-- The parts of a request of several lines. parent_id never changes.
+CREATE INDEX reservation_requests_parent_idx ON reservation_requests (tenant_id, parent_id) WHERE parent_id IS NOT NULL;
 
 -- A hold made for a request has the request's id, so the primary key forbids a
 -- second hold for one request. unit_ids are the units that a hold reserved, as a

@@ -28,10 +28,12 @@ func (s Status) Finished() bool { return s == Done || s == Failed }
 type Kind string
 
 // Add asks for more units of a variant. Set asks for a quantity that replaces
-// the units that the cart holds.
+// the units that the cart holds. Several asks for all units of several lines,
+// or, if Lines.Partial is set, for those that there are.
 const (
-	Add Kind = "add"
-	Set Kind = "set"
+	Add     Kind = "add"
+	Set     Kind = "set"
+	Several Kind = "lines"
 )
 
 // Reason is the reason why a request failed.
@@ -57,6 +59,40 @@ type Units struct {
 	Contiguous bool `json:"contiguous,omitempty"`
 }
 
+// Lines is what a request of kind Several asks for.
+type Lines struct {
+	// Items has 1 to 50 lines.
+	Items []Line `json:"lines"`
+	// Partial asks for what there is of each line. Otherwise the request holds
+	// all units of all lines, or none.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// Line is a line of a request: units of a variant or of a block (VariantID and
+// Units), or of one of several variants (OneOf).
+type Line struct {
+	VariantID string `json:"variant_id,omitempty"`
+	// Quantity is in units, 1 to 1,000,000.
+	Quantity int32  `json:"quantity"`
+	Units    *Units `json:"units,omitempty"`
+	// OneOf are variants in the order of preference, 1 to 20. The first that has
+	// all units serves the line. With Split each gives what it has, in their
+	// order, until the quantity is reached. Unknown variants are skipped.
+	OneOf []string `json:"one_of,omitempty"`
+	Split bool     `json:"split,omitempty"`
+}
+
+// LineOutcome is what a request holds for one of its lines.
+type LineOutcome struct {
+	Line
+	// Held is how many units are held for the line, or were committed since.
+	Held int64
+	// Reason is why the line came up short, "" if it did not.
+	Reason Reason
+	// Reservations are those made for the line, in any status.
+	Reservations []reservations.Reservation
+}
+
 // Request is a row of the status table. Times are the database's.
 type Request struct {
 	TenantID, RequestID uuid.UUID
@@ -67,7 +103,10 @@ type Request struct {
 	Quantity          int32
 	// Units is which units of a block the request asks for; nil for a request
 	// for a variant, which may be a block too: then any units will do.
-	Units         *Units
+	Units *Units
+	// Lines are those of a request of kind Several, whose VariantID is
+	// SeveralVariants, and whose Quantity is that of all lines.
+	Lines         *Lines
 	Lane          lanes.Lane
 	Slot          int16
 	Status        Status
@@ -79,6 +118,13 @@ type Request struct {
 	Attempts   int16
 	ClaimEpoch int32
 	RetryOf    *uuid.UUID
+	// ParentID is the request of several lines of which this one is a part, nil
+	// for others, and Line the place of the line, from 0. OpenParts is how many
+	// parts of a request of several lines are undecided, nil if they are decided
+	// together.
+	ParentID  *uuid.UUID
+	Line      int16
+	OpenParts *int16
 	// TraceParent is the W3C trace context of the call that was admitted, ""
 	// unless it was sampled.
 	TraceParent string
@@ -95,7 +141,14 @@ type View struct {
 	// Reservation is the hold that was made for the request, nil if there is
 	// none. Its id is the request's.
 	Reservation *reservations.Reservation
+	// Outcomes are those of the lines of a request of kind Several, in their
+	// order.
+	Outcomes []LineOutcome
 }
+
+// SeveralVariants is the VariantID of a request of kind Several. No variant has
+// this id.
+const SeveralVariants = "/"
 
 // Cart is one page of a cart.
 type Cart struct {

@@ -132,6 +132,12 @@ var requestDamages = []damage{
 		OVERRIDING SYSTEM VALUE
 		SELECT tenant_id, gen_random_uuid(), 'hot', slot, -1, 'cart', variant_id, 1, clock_timestamp() - interval '2 minutes' FROM hot_variants LIMIT 1`},
 		[]string{"hot_in_order", "queued_above_mark"}},
+	{"a line of a done request is gone", []string{`UPDATE reservation_requests SET parent_id = gen_random_uuid()
+			WHERE ` + oneRequest(`parent_id IS NOT NULL AND status = 'done' AND variant_id = 'sofa'`)},
+		[]string{"lines_complete", "part_has_request"}},
+	{"a part of an ended request is counted as queued", []string{`UPDATE reservation_requests SET status = 'processing', reason = NULL, open_parts = 1
+			WHERE ` + oneRequest(`kind = 'lines' AND open_parts = 0`)},
+		[]string{"failed_request_recorded", "lines_complete"}},
 	{"a key has two requests", []string{`DROP INDEX reservation_requests_idempotency_key`,
 		`UPDATE reservation_requests AS r SET idempotency_key = 'twice' WHERE r.cart_id = 'cart-1' AND r.variant_id = 'ring'
 			OR r.cart_id = 'cart-4' AND r.variant_id = 'ring'`},

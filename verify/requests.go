@@ -16,7 +16,7 @@ const doneHeldSQL = `
 WITH lacking AS MATERIALIZED (
     SELECT r.tenant_id, r.request_id, r.kind, r.cart_id, r.variant_id, r.quantity, r.updated_at
     FROM reservation_requests AS r
-    WHERE r.status = 'done' AND r.updated_at >= @since
+    WHERE r.status = 'done' AND r.kind <> 'lines' AND r.updated_at >= @since
       AND NOT EXISTS (
           SELECT FROM reservations AS h WHERE h.tenant_id = r.tenant_id AND h.reservation_id = r.request_id)
 ), change AS MATERIALIZED (
@@ -92,7 +92,9 @@ const retryRecorded = `CASE WHEN q.retry_of IS NOT NULL THEN
 
 // Claims last for seconds or minutes, and a lane takes over a request whose
 // claim has lapsed, once it runs again. An hour is far more than either needs.
-const claimEnds = `(q.status = 'processing') <> (q.claim_expires_at IS NOT NULL)
+//
+// A request of several lines has no claim while parts of it are queued.
+const claimEnds = `(q.status = 'processing' AND coalesce(q.open_parts, 0) = 0) <> (q.claim_expires_at IS NOT NULL)
         OR q.claim_expires_at NOT BETWEEN least(@now::timestamptz - interval '1 hour', @worked::timestamptz) AND @latest::timestamptz + interval '1 hour'`
 
 // Requests arrive in the order of their sequence. They are decided in the order
@@ -138,16 +140,50 @@ SELECT tenant_id, request_id, variant_id, sequence, status, created_at, updated_
 FROM line
 WHERE attempts = 0 AND decided > later_decided`
 
+// Parts are inserted after their request, so none of a request that is checked
+// has been pruned. A done line that is not partial has parts for all its units;
+// one for a variant that is not tracked has no reservation.
+const linesCompleteSQL = `
+SELECT r.tenant_id, r.request_id, r.status, r.open_parts, parts.open, parts.held, parts.done
+FROM reservation_requests AS r
+CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE p.status IN ('queued', 'processing')) AS open, count(*) FILTER (WHERE h.status = 'held') AS held,
+           count(*) FILTER (WHERE p.status = 'done') AS done, count(*) FILTER (WHERE p.cart_id <> r.cart_id) AS foreign
+    FROM reservation_requests AS p
+    LEFT JOIN reservations AS h ON h.tenant_id = p.tenant_id AND h.reservation_id = p.request_id
+    WHERE p.tenant_id = r.tenant_id AND p.parent_id = r.request_id
+) AS parts
+WHERE r.kind = 'lines' AND r.created_at >= @since
+  AND (parts.open <> CASE WHEN r.status = 'processing' THEN coalesce(r.open_parts, 0) ELSE 0 END OR parts.foreign > 0
+       OR r.status = 'failed' AND parts.held > 0
+       OR r.status = 'done' AND (parts.done = 0 OR (r.lines->>'partial')::boolean IS NOT TRUE AND EXISTS (
+           SELECT
+           FROM jsonb_array_elements(r.lines->'lines') WITH ORDINALITY AS line (value, place)
+           WHERE (line.value->>'quantity')::bigint > (
+               SELECT coalesce(sum(CASE WHEN h.reservation_id IS NULL THEN 1000000 ELSE p.quantity END), 0)
+               FROM reservation_requests AS p
+               LEFT JOIN reservations AS h ON h.tenant_id = p.tenant_id AND h.reservation_id = p.request_id
+               WHERE p.tenant_id = r.tenant_id AND p.parent_id = r.request_id AND p.line = line.place - 1 AND p.status = 'done'))))`
+
+// A request may be purged just before its parts.
+const partHasRequestSQL = `
+SELECT p.tenant_id, p.request_id, p.parent_id, p.status
+FROM reservation_requests AS p
+WHERE p.parent_id IS NOT NULL AND p.created_at >= @since
+  AND NOT EXISTS (SELECT FROM reservation_requests AS r WHERE r.tenant_id = p.tenant_id AND r.request_id = p.parent_id AND r.kind = 'lines')`
+
 var requestChecks = []targetCheck{
 	{"hold_matches_request", "A request's reservation belongs to a done request and has its cart, variant and quantity.", holdMatches},
 	{"hold_has_request", "Every reservation of a variant was made for a request.", holdHasRequest},
 	{"set_replaced", "A request that set a quantity left its cart no other hold of the variant.", setReplaced},
 	{"failed_request_recorded", "Every failed request has one audit row, which agrees with it, and no other request has one.", failedRecorded},
 	{"retry_recorded", "Every retry of a failed request has one audit row of that request.", retryRecorded},
-	{"claim_ends", "A request has a claim if and only if its status is processing, and the claim ends within an hour of now.", claimEnds},
+	{"claim_ends", "A request has a claim if and only if its status is processing and no part of it is queued, and the claim ends within an hour of now.", claimEnds},
 }
 
 var requestTableChecks = []tableCheck{
+	{name: "lines_complete", meaning: "A done request of several lines holds all its lines, unless it is partial; a failed one holds none; and its undecided parts are counted.", sql: linesCompleteSQL},
+	{name: "part_has_request", meaning: "Every part of a request of several lines belongs to such a request.", sql: partHasRequestSQL},
 	{name: "done_request_held", meaning: "Every done request has its reservation, unless its variant was not tracked when it was decided.", sql: doneHeldSQL},
 	{name: "hot_in_order", meaning: "No request in the hot lane was decided before one that came a minute earlier for the same variant.", sql: hotOrderSQL},
 	{name: "sequence_once", meaning: "No two requests have one sequence number.", sql: sequenceOnceSQL},

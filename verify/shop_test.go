@@ -81,6 +81,19 @@ func (s *fixture) ask(tenant uuid.UUID, kind requests.Kind, cart, variant string
 	return id
 }
 
+// askLines submits requests of several lines: one that is decided at once, one
+// that comes up short, and one with a hot variant that comes up short.
+func (s *fixture) askLines(tenant uuid.UUID) {
+	s.TB.Helper()
+	sofa, hat, ring := requests.Line{VariantID: "sofa", Quantity: 1}, requests.Line{VariantID: "hat", Quantity: 2}, requests.Line{VariantID: "ring", Quantity: 100}
+	for _, lines := range [][]requests.Line{{sofa, hat}, {hat, {VariantID: "nobody-sells-this", Quantity: 1}}, {hat, ring}} {
+		_, err := s.intake.Submit(s.TB.Context(), requestrows.Submission{
+			TenantID: tenant, Kind: requests.Several, CartID: "cart-lines", Lines: &requests.Lines{Items: lines},
+		})
+		s.Must(err)
+	}
+}
+
 // retry retries a failed request.
 func (s *fixture) retry(tenant, failed uuid.UUID) {
 	s.TB.Helper()
@@ -98,7 +111,7 @@ func (s *fixture) drain() {
 			_, err := lane.Tick(s.TB.Context())
 			s.Must(err)
 		}
-		s.Must(s.DB.QueryRow(s.TB.Context(), `SELECT count(*) FROM reservation_requests WHERE status = 'queued'`).Scan(&undecided))
+		s.Must(s.DB.QueryRow(s.TB.Context(), `SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')`).Scan(&undecided))
 	}
 	var now time.Time
 	s.Must(s.DB.QueryRow(s.TB.Context(), `SELECT clock_timestamp()`).Scan(&now))
@@ -130,6 +143,7 @@ func (s *fixture) writeHistory() {
 		s.ask(tenant, requests.Add, "cart-new", "hat", 2)
 		s.ask(tenant, requests.Set, "cart-new", "hat", 1) // decided in the same drain
 		s.ask(tenant, requests.Add, "cart-flip", "flip", 1)
+		s.askLines(tenant)
 		brief := s.ask(tenant, requests.Add, "cart-late", "candle", 1)
 		s.drain()
 		s.retry(tenant, failed)

@@ -63,7 +63,7 @@ func (in *Intake) newMetering(group []*waiter, submissions []requestrows.Submiss
 }
 
 func (m *metering) queue(b *pgx.Batch) {
-	m.guarded = inventory.QueueTokenRequired(b, m.asks)
+	m.guarded = inventory.QueueTokenRequired(b, append(slices.Clip(m.asks), asksOfLines(m.group)...))
 	inventory.QueueCovered(b, m.asks, func(tenantID, requestID uuid.UUID) {
 		m.covered[requestrows.Ref{TenantID: tenantID, RequestID: requestID}] = true
 	})
@@ -76,7 +76,31 @@ func (m *metering) needsToken(s *requestrows.Submission) bool {
 	if s.RetryOf != uuid.Nil {
 		return false // the failed request has spent its token
 	}
+	if s.Lines != nil { // a token of one variant is not enough: it must be valid for all
+		return slices.ContainsFunc(asksOf(s), func(ask inventory.HoldRequest) bool {
+			return m.guarded[inventory.Ref{TenantID: ask.TenantID, VariantID: ask.VariantID}]
+		})
+	}
 	return m.guarded[inventory.Ref{TenantID: s.TenantID, VariantID: s.VariantID}] && !m.covered[s.Ref()]
+}
+
+// asksOfLines returns the variants of the requests of several lines.
+func asksOfLines(group []*waiter) (asks []inventory.HoldRequest) {
+	for _, w := range group {
+		if w.submission.Lines != nil {
+			asks = append(asks, asksOf(&w.submission)...)
+		}
+	}
+	return asks
+}
+
+func asksOf(s *requestrows.Submission) (asks []inventory.HoldRequest) {
+	for i := range s.Lines.Items {
+		for _, variant := range requestrows.Variants(&s.Lines.Items[i]) {
+			asks = append(asks, inventory.HoldRequest{TenantID: s.TenantID, VariantID: variant})
+		}
+	}
+	return asks
 }
 
 // decideTx counts the requests that were inserted, spends their tokens, and

@@ -36,11 +36,15 @@ func (b *addItemBody) fields() []field {
 func (s *service) addItem() endpoint[cartParams, addItemBody] {
 	return submitEndpoint(endpoint[cartParams, addItemBody]{
 		id: "add-item", method: http.MethodPost, path: "/v1/carts/{cart_id}/items",
-		summary: "Add units of a variant, or units of a block, to a cart",
+		summary: "Add units of a variant, units of a block, or several lines, to a cart",
 		doc: "Queues a request and responds 202; its outcome can be read at status_url. A request for a digital variant is done at once. " +
-			"A request for an unknown variant or block fails. The body has one of three forms: variant_id and quantity; block and unit_ids, for " +
-			"the units that are named; block and any_of, for that many units. All units of a request are held, or none.",
+			"A request for an unknown variant or block fails. The body has one of four forms: variant_id and quantity; block and unit_ids, for " +
+			"the units that are named; block and any_of, for that many units; lines, each with one of these forms or one_of. All units of a " +
+			"request are held, or none; with partial, what there is of each line. Once a request of lines is finished, it has what was held for each.",
 		handle: func(ctx context.Context, req *request, p *cartParams, b *addItemBody) (response, error) {
+			if len(b.Lines) > 0 {
+				return s.submitLines(ctx, req, p.CartID, &b.UnitsWish)
+			}
 			if b.Block != "" {
 				return s.submitUnits(ctx, req, p.CartID, &b.UnitsWish)
 			}

@@ -44,15 +44,22 @@ type value struct {
 //
 // Errors: errMalformed, or the fieldErrors of all fields.
 func decodeObject(body []byte, to payload) error {
+	_, err := decodeFields(body, to)
+	return err
+}
+
+// decodeFields is decodeObject, and returns the names of the fields that the
+// object has.
+func decodeFields(body []byte, to payload) (given []string, _ error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		body = []byte("{}")
 	}
 	if !utf8.Valid(body) || !json.Valid(body) {
-		return errMalformed
+		return nil, errMalformed
 	}
 	body = bytes.TrimLeft(body, jsonSpace)
 	if body[0] != '{' {
-		return fieldErrors{}.with("body", "must be a JSON object")
+		return nil, fieldErrors{}.with("body", "must be a JSON object")
 	}
 	var wrong fieldErrors
 	fields := to.fields()
@@ -78,8 +85,9 @@ func decodeObject(body []byte, to payload) error {
 			}
 		}
 	}
+	given = namesOf(fields, seen)
 	if slices.Contains(seen[plain:], true) {
-		wrong = other.checkOther(namesOf(fields, seen), wrong)
+		wrong = other.checkOther(given, wrong)
 	} else {
 		for i, f := range fields[:plain] {
 			if f.required && !seen[i] {
@@ -88,9 +96,9 @@ func decodeObject(body []byte, to payload) error {
 		}
 	}
 	if len(wrong) > 0 {
-		return wrong
+		return given, wrong
 	}
-	return nil
+	return given, nil
 }
 
 // jsonSpace is the white space of JSON.

@@ -19,13 +19,14 @@ import (
 // requestJSON is a request in a response.
 type requestJSON struct {
 	RequestID uuid.UUID        `json:"request_id" format:"uuid"`
-	Kind      requests.Kind    `json:"kind" enum:"add,set" doc:"add asks for more units, set for a quantity in place of the present one."`
+	Kind      requests.Kind    `json:"kind" enum:"add,set,lines" doc:"add asks for more units, set for a quantity in place of the present one, lines for several lines."`
 	Status    requests.Status  `json:"status" enum:"queued,processing,done,failed" doc:"done and failed are final."`
 	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,limit_exceeded,cancelled,expired_in_queue,internal_error" doc:"Why it failed, else null."`
 	CartID    cartID           `json:"cart_id"`
-	VariantID variantID        `json:"variant_id"`
-	Quantity  int32            `json:"quantity" doc:"Units asked for."`
+	VariantID variantID        `json:"variant_id,omitempty" doc:"Left out of a request of several lines."`
+	Quantity  int32            `json:"quantity" doc:"Units asked for, of all lines together."`
 	UnitsAsked
+	Lines       []LineOutcome    `json:"lines,omitempty" doc:"What is held for each line; left out of other requests."`
 	Lane        laneName         `json:"lane" doc:"Where it was queued."`
 	Position    *int64           `json:"position" doc:"How many earlier requests for the same hot variant are not decided; 1000 means that many or more; null in the normal lane and once the request is finished."`
 	Reservation *reservationJSON `json:"reservation" doc:"The present state of the hold that was made; null if there is none: not decided, failed, or a digital variant."`
@@ -48,8 +49,8 @@ func (requestJSON) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema
 func requestBody(v requests.View) requestJSON {
 	r := &v.Request
 	body := requestJSON{
-		RequestID: r.RequestID, Kind: r.Kind, Status: r.Status, Reason: reasonOf(r), CartID: cartID(r.CartID), VariantID: variantID(r.VariantID),
-		Quantity: r.Quantity, Lane: laneName(r.Lane), Position: v.Position, UnitsAsked: unitsOfRequest(r), RetryOf: r.RetryOf,
+		RequestID: r.RequestID, Kind: r.Kind, Status: r.Status, Reason: reasonOf(r), CartID: cartID(r.CartID), VariantID: variantOf(r),
+		Lines: lineBodies(v.Outcomes), Quantity: r.Quantity, Lane: laneName(r.Lane), Position: v.Position, UnitsAsked: unitsOfRequest(r), RetryOf: r.RetryOf,
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 	if v.Reservation != nil {
@@ -62,6 +63,14 @@ func requestBody(v requests.View) requestJSON {
 	return body
 }
 
+// variantOf is the request's variant, "" if it has several lines.
+func variantOf(r *requests.Request) variantID {
+	if r.Lines != nil {
+		return ""
+	}
+	return variantID(r.VariantID)
+}
+
 func reasonOf(r *requests.Request) *requests.Reason {
 	if r.Reason == "" {
 		return nil
@@ -72,10 +81,10 @@ func reasonOf(r *requests.Request) *requests.Reason {
 // cartRequestJSON is a request in the response of its cart.
 type cartRequestJSON struct {
 	RequestID uuid.UUID        `json:"request_id" format:"uuid"`
-	Kind      requests.Kind    `json:"kind" enum:"add,set" doc:"add asks for more units, set for a quantity in place of the present one."`
+	Kind      requests.Kind    `json:"kind" enum:"add,set,lines" doc:"add asks for more units, set for a quantity in place of the present one, lines for several lines."`
 	Status    requests.Status  `json:"status" enum:"queued,processing,failed"`
 	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,limit_exceeded,cancelled,expired_in_queue,internal_error"`
-	VariantID variantID        `json:"variant_id"`
+	VariantID variantID        `json:"variant_id,omitempty" doc:"Left out of a request of several lines."`
 	Quantity  int32            `json:"quantity"`
 	UnitsAsked
 	Lane      laneName  `json:"lane"`
@@ -88,7 +97,7 @@ func cartRequestBodies(rs []requests.Request) []cartRequestJSON {
 	for i := range rs {
 		r := &rs[i]
 		bodies[i] = cartRequestJSON{
-			RequestID: r.RequestID, Kind: r.Kind, Status: r.Status, Reason: reasonOf(r), VariantID: variantID(r.VariantID),
+			RequestID: r.RequestID, Kind: r.Kind, Status: r.Status, Reason: reasonOf(r), VariantID: variantOf(r),
 			Quantity: r.Quantity, UnitsAsked: unitsOfRequest(r), Lane: laneName(r.Lane), CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 		}
 	}

@@ -25,7 +25,7 @@ type reservationJSON struct {
 	Block         blockID                     `json:"block,omitempty" doc:"The block, which is also the variant_id; left out for units that are counted."`
 	UnitIDs       []string                    `json:"unit_ids,omitempty" doc:"The units of the block, in the order of their positions; left out for units that are counted."`
 	Status        reservations.Status         `json:"status" enum:"held,committed,released,expired" doc:"A hold is expired from expires_at on, by the database's clock."`
-	ReleaseReason *reservations.ReleaseReason `json:"release_reason" enum:"cart_removed,payment_failed,abandoned,replaced,operator,ttl" doc:"Why it was released or expired, else null."`
+	ReleaseReason *reservations.ReleaseReason `json:"release_reason" enum:"cart_removed,payment_failed,abandoned,replaced,operator,incomplete,ttl" doc:"Why it was released or expired, else null."`
 	FirstHeldAt   time.Time                   `json:"first_held_at" doc:"The lifetime cap counts from here. It is earlier than held_at after a change of quantity."`
 	HeldAt        time.Time                   `json:"held_at"`
 	ExpiresAt     time.Time                   `json:"expires_at" doc:"From then on the hold is expired, and its units are available to others."`

@@ -2,56 +2,97 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/unitrows"
 	"github.com/holdfast/holdfast/requests"
 )
 
-// UnitsWish is the form of an added item that asks for units of a block. It is
+// UnitsWish is the form of an added item that asks for units of a block, or for
+// several lines. It is
 // exported for huma, which leaves out embedded fields of other types.
 type UnitsWish struct {
 	Block      blockID  `json:"block,omitempty" example:"hall" doc:"The block whose units are wanted, in place of variant_id and quantity."`
 	UnitIDs    []string `json:"unit_ids,omitempty" doc:"The units of the block that are wanted." example:"[\"A1\",\"A2\"]"`
 	AnyOf      int32    `json:"any_of,omitempty" doc:"How many units of the block are wanted, whichever they are." example:"4"`
 	Contiguous bool     `json:"contiguous,omitempty" doc:"With any_of: only neighbours, units with consecutive positions."`
+
+	Lines   []LineWish `json:"lines,omitempty" doc:"Several lines, in place of all other fields but partial."`
+	Partial bool       `json:"partial,omitempty" doc:"With lines: hold what there is of each line. Otherwise all units of all lines are held, or none."`
+
+	rawLines []json.RawMessage // of a body that is being read
 }
 
 func (w *UnitsWish) otherFields() []field {
+	set := func(value json.RawMessage) string {
+		if value[0] != '[' || json.Unmarshal(value, &w.rawLines) != nil {
+			return "must be a list of objects"
+		}
+		if n := len(w.rawLines); n == 0 || n > requestrows.LinesMax {
+			return fmt.Sprintf("must have 1 to %d items", requestrows.LinesMax)
+		}
+		return ""
+	}
+	describe := func(s *huma.Schema) { s.MinItems, s.MaxItems = new(1), new(requestrows.LinesMax) }
 	return []field{
 		{"block", false, into(&w.Block, text[blockID](checkBlockID))},
 		{"unit_ids", false, into(&w.UnitIDs, texts(unitrows.UnitsMax))},
 		{"any_of", false, into(&w.AnyOf, whole[int32](1, unitrows.UnitsMax))},
 		{"contiguous", false, into(&w.Contiguous, boolean())},
+		{"lines", false, value{set, describe}},
+		{"partial", false, into(&w.Partial, boolean())},
 	}
 }
 
 func (w *UnitsWish) checkOther(names []string, wrong fieldErrors) fieldErrors {
+	several := slices.Contains(names, "lines")
+	if !several && !slices.Contains(names, "partial") {
+		return w.checkUnits(names, "", wrong)
+	}
+	for _, name := range names {
+		if name != "lines" && name != "partial" {
+			wrong = wrong.with(name, "must be left out with lines and partial")
+		}
+	}
+	if !several {
+		return wrong.with("lines", "is required")
+	}
+	w.Lines, wrong = decodeLines(w.rawLines, wrong)
+	w.rawLines = nil
+	return wrong
+}
+
+// checkUnits adds to wrong what is wrong with a body for units of a block, under
+// the names that the prefix begins.
+func (w *UnitsWish) checkUnits(names []string, prefix string, wrong fieldErrors) fieldErrors {
 	given := func(name string) bool { return slices.Contains(names, name) }
 	for _, name := range []string{"variant_id", "quantity"} {
 		if given(name) {
-			wrong = wrong.with(name, "must be left out with block, unit_ids, any_of and contiguous")
+			wrong = wrong.with(prefix+name, "must be left out with block, unit_ids, any_of and contiguous")
 		}
 	}
 	if !given("block") {
-		wrong = wrong.with("block", "is required")
+		wrong = wrong.with(prefix+"block", "is required")
 	}
 	switch {
 	case given("unit_ids") && given("any_of"):
-		wrong = wrong.with("any_of", "must be left out with unit_ids")
+		wrong = wrong.with(prefix+"any_of", "must be left out with unit_ids")
 	case !given("unit_ids") && !given("any_of"):
-		wrong = wrong.with("unit_ids", "is required, unless any_of is given")
+		wrong = wrong.with(prefix+"unit_ids", "is required, unless any_of is given")
 	case given("unit_ids") && given("contiguous"):
-		wrong = wrong.with("contiguous", "must be left out with unit_ids")
+		wrong = wrong.with(prefix+"contiguous", "must be left out with unit_ids")
 	}
 	invalid, is := errors.AsType[*inventory.InvalidError](inventory.ValidateUnits(w.UnitIDs, len(w.UnitIDs)))
 	if is {
-		wrong = wrong.with(invalid.Field, invalid.Message)
+		wrong = wrong.with(prefix+invalid.Field, invalid.Message)
 	}
 	return wrong
 }
@@ -62,6 +103,7 @@ func (w *UnitsWish) describeForms(schema *huma.Schema) {
 		{Required: []string{"variant_id", "quantity"}},
 		{Required: []string{"block", "unit_ids"}},
 		{Required: []string{"block", "any_of"}},
+		{Required: []string{"lines"}},
 	}
 }
 

@@ -74,8 +74,13 @@ func decide(requests []HoldRequest, in inputs) decision {
 	for key, held := range in.cartHolds {
 		d.cartHolds[key] = append([]reservations.Reservation(nil), held...)
 	}
-	for i := range requests {
-		d.outcomes[i] = d.decideOne(&requests[i], &in)
+	for i := 0; i < len(requests); {
+		if requests[i].Set == 0 {
+			d.outcomes[i] = d.decideOne(&requests[i], &in)
+			i++
+			continue
+		}
+		i = d.decideSet(requests, i, &in)
 	}
 	return d
 }

@@ -26,6 +26,14 @@ type HoldRequest struct {
 	// Quantity units, both or neither. Of a variant that is no longer tracked it
 	// holds nothing.
 	Replace bool
+	// Set joins requests that follow one another: those of one set, other than 0,
+	// are decided together. Of a set, those of one Line serve that line: the first
+	// that has all its Quantity or, with Split, each with what it has until
+	// Quantity is reached. Unless Partial is set, all lines are held or none. With
+	// Partial each line is held as far as there are units. Their requests do not
+	// Replace.
+	Set, Line      int
+	Split, Partial bool
 	// Stale means that the request waited longer than its lane allows.
 	Stale  bool
 	Origin audit.Origin
@@ -62,6 +70,7 @@ const (
 	LimitExceeded  Outcome = "limit_exceeded"   // the cart would hold more than max_per_cart; more than unitrows.UnitsMax units of a block
 	OutOfStock     Outcome = "out_of_stock"     // more than is available, and no backorder; a named unit is taken
 	Granted        Outcome = "granted"          // held
+	NotNeeded      Outcome = "not_needed"       // of a set: another request serves the line, or another line is short
 
 	// The others are not decisions: another transaction has locked a row on
 	// which the decision depends, and nothing is written for the request. The
@@ -80,4 +89,6 @@ const (
 func (v Outcome) Decided() bool { return v != Locked && v != LockedHold && v != LockedDue }
 
 // Rejected reports whether the outcome is the reason of a rejection.
-func (v Outcome) Rejected() bool { return v != Granted && v != Untracked && v.Decided() }
+func (v Outcome) Rejected() bool {
+	return v != Granted && v != Untracked && v != NotNeeded && v.Decided()
+}

@@ -139,6 +139,42 @@ func ReleaseTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID
 	return r, nil, err
 }
 
+// ReleaseIncompleteTx gives back the units of holds whose request has another
+// line that came up short. They were read without a lock. Those that have ended
+// since are left out, and the expiry of those past their deadline is recorded.
+// It locks the stocks and then the holds, as CommitTx does, and is correct at
+// every isolation level.
+func ReleaseIncompleteTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservation, origin audit.Origin) error {
+	if len(held) == 0 {
+		return nil
+	}
+	var lock holdLock
+	for i := range held {
+		lock.refs = append(lock.refs, held[i].Ref())
+		if ref := (Ref{held[i].TenantID, held[i].ResourceKey}); !slices.Contains(lock.variants, ref) {
+			lock.variants = append(lock.variants, ref)
+		}
+	}
+	if err := lock.lockTx(ctx, tx); err != nil {
+		return err
+	}
+	live, due := splitDue(slices.DeleteFunc(lock.held, func(r reservations.Reservation) bool { return r.Status != reservations.Held }), lock.now)
+	var e endings
+	e.count(live, reservations.Released)
+	e.add(live, reservationrows.Ending{To: reservations.Released, Reason: reservationrows.Incomplete, At: lock.now, Origin: origin})
+	e.count(due, reservations.Expired)
+	e.add(due, expiry(lock.now))
+	b := &pgx.Batch{}
+	b.Queue(releaseSQL)
+	e.queueRows(b)
+	queueDeltas(b, e.deltas)
+	audit.Queue(b, e.entries)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return fmt.Errorf("release %d holds of an incomplete request: %w", len(live), err)
+	}
+	return nil
+}
+
 // Extend moves the deadline of one hold by the given time, at most to
 // lifetimeMax after it was first held.
 //

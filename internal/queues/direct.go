@@ -224,7 +224,7 @@ func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requestrows.Submis
 // is locked. The transaction must be READ COMMITTED, which the admission has
 // checked.
 func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, group []requests.Request) (views []requests.View, err error) {
-	unclear := func(r requests.Request) bool { return !dd.clear[variantOf(&r)] }
+	unclear := func(r requests.Request) bool { return !dd.clear[variantOf(&r)] || r.Lines != nil }
 	first := slices.DeleteFunc(slices.Clone(group), unclear)
 	if len(first) == 0 {
 		return nil, nil

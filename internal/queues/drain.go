@@ -1,7 +1,6 @@
 package queues
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,45 +18,6 @@ import (
 	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/requests"
 )
-
-// DrainConfig bounds a drain. The zero value of a field is its default.
-type DrainConfig struct {
-	// Batch is how many requests one transaction decides at most; default 2,000
-	// for hot, 500 for normal.
-	Batch int
-	// AgeMax is how long a request may wait; an older one fails with
-	// expired_in_queue. Default 10 minutes.
-	AgeMax time.Duration
-	// TransactionTimeout bounds one transaction; default 10 s.
-	TransactionTimeout time.Duration
-	// StockWait is how long a direct decision waits for its stock; default 100
-	// ms, the time of a few dozen such decisions, one after the other.
-	StockWait time.Duration
-	Terms     inventory.Terms
-	// Finished receives the requests that a transaction has finished, after its
-	// commit, for callers of the same process that wait
-	// (requestrows.Watcher.Finished); nil for none. It must return quickly and
-	// must not keep the slice.
-	Finished func([]requests.Request)
-	Retry    RetryConfig
-}
-
-func (c DrainConfig) withDefaults() (DrainConfig, error) {
-	c.Batch = cmp.Or(c.Batch, 500)
-	c.AgeMax = cmp.Or(c.AgeMax, 10*time.Minute)
-	c.TransactionTimeout = cmp.Or(c.TransactionTimeout, 10*time.Second)
-	c.StockWait = cmp.Or(c.StockWait, 100*time.Millisecond)
-	if c.Batch < 1 || c.Batch > 10_000 || c.AgeMax <= 0 || c.TransactionTimeout <= 0 || c.StockWait <= 0 {
-		return c, fmt.Errorf("want 1 ≤ batch (%d) ≤ 10000, age_max (%s), transaction_timeout (%s) and stock_wait (%s) > 0", c.Batch, c.AgeMax, c.TransactionTimeout, c.StockWait)
-	}
-	var err error
-	c.Terms, err = c.Terms.WithDefaults()
-	if err != nil {
-		return c, err
-	}
-	c.Retry, err = c.Retry.withDefaults()
-	return c, err
-}
 
 // decider decides requests of one lane, however they were claimed.
 type decider struct {
@@ -119,7 +79,7 @@ func (d *Drain) drainUpTo(ctx context.Context, slot int16, limit int, granted bo
 	case err == nil:
 		d.batchSize.increase(slot, limit, d.config.Batch)
 		report.More = report.More || only != nil || len(left) > 0 || len(claimed) == 0 && d.breaker.recordEmpty()
-		return report, nil
+		return report, d.isolateAll(ctx, slot, report.scattered)
 	case errors.As(err, &backlog):
 		return Report{More: true}, d.expireBacklog(ctx, backlog.Variant)
 	case len(claimed) > 1 && (rowError || errors.Is(err, context.DeadlineExceeded)):
@@ -170,7 +130,11 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 		b := &pgx.Batch{}
 		if len(claimed) > 0 {
 			linkTo(ctx, claimed)
-			decided, err = d.decide(ctx, tx, b, claimed, lease.Now, d.holdFuncFor(only), requestrows.QueueFinish, &report)
+			together, err := d.splitScattered(ctx, tx, claimed, &report)
+			if err != nil {
+				return err
+			}
+			decided, err = d.decide(ctx, tx, b, together, lease.Now, d.holdFuncFor(only), requestrows.QueueFinish, &report)
 			if err != nil {
 				return err
 			}
@@ -198,16 +162,27 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 // the report. It returns the requests that were decided: all but those that
 // depend on a row which another transaction has locked.
 func (d *decider) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, finish finishFunc, report *Report) (decided []requests.Request, err error) {
-	holding, err := hold(ctx, tx, d.holdRequests(claimed, now), d.config.Terms)
+	if len(claimed) == 0 {
+		return nil, nil
+	}
+	asks, several := d.holdRequests(claimed, now)
+	holding, err := hold(ctx, tx, asks, d.config.Terms)
 	if err != nil {
 		return nil, err
 	}
-	decided, reasons := d.readOutcomes(claimed, holding.Outcomes, report)
+	outcomes := holding.Outcomes
+	if several != nil {
+		outcomes = several.outcomes(holding)
+	}
+	decided, reasons := d.readOutcomes(claimed, outcomes, report)
 	if len(decided) == 0 {
 		return nil, nil
 	}
 	holding.Queue(b)
 	finish(b, decided, reasons, holding.Now)
+	if several != nil {
+		several.queueParts(b, holding)
+	}
 	report.Claimed = len(decided)
 	report.outcomes = outcomesOf(d.lane, decided, reasons, holding.Now)
 	report.outcomes.holding = holding

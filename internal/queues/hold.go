@@ -2,6 +2,7 @@ package queues
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,21 +35,42 @@ func (d *decider) holdFuncFor(only *inventory.Ref) holdFunc {
 	}
 }
 
-// holdRequests translates the requests for the inventory.
-func (d *decider) holdRequests(claimed []requests.Request, now time.Time) []inventory.HoldRequest {
-	asks := make([]inventory.HoldRequest, len(claimed))
+// holdRequests translates the requests for the inventory. A request of several
+// lines becomes a set of hold requests; several describes the sets, and is nil if
+// there is none.
+func (d *decider) holdRequests(claimed []requests.Request, now time.Time) (asks []inventory.HoldRequest, several *severalLines) {
+	asks = make([]inventory.HoldRequest, 0, len(claimed))
+	if slices.ContainsFunc(claimed, func(r requests.Request) bool { return r.Lines != nil }) {
+		several = &severalLines{}
+	}
 	for i := range claimed {
-		r := &claimed[i]
-		asks[i] = inventory.HoldRequest{
-			TenantID: r.TenantID, RequestID: r.RequestID, CartID: r.CartID, VariantID: r.VariantID,
-			Quantity: int64(r.Quantity), Replace: r.Kind == requests.Set,
-			Stale: d.isTooOld(r, now), Origin: requestrows.OriginOf(r),
+		r, first := &claimed[i], len(asks)
+		if r.Lines == nil {
+			asks = append(asks, holdRequest(r))
+		} else {
+			asks = append(asks, several.set(r, i+1)...)
 		}
-		if r.Units != nil {
-			asks[i].UnitIDs, asks[i].Contiguous, asks[i].Block = r.Units.IDs, r.Units.Contiguous, true
+		for j := first; j < len(asks); j++ {
+			asks[j].Stale = d.isTooOld(r, now)
+		}
+		if several != nil {
+			several.first = append(several.first, first)
+			several.parts = append(several.parts, make([]requestrows.Submission, len(asks)-len(several.parts))...)
 		}
 	}
-	return asks
+	return asks, several
+}
+
+// holdRequest translates a request for units of one variant.
+func holdRequest(r *requests.Request) inventory.HoldRequest {
+	ask := inventory.HoldRequest{
+		TenantID: r.TenantID, RequestID: r.RequestID, CartID: r.CartID, VariantID: r.VariantID,
+		Quantity: int64(r.Quantity), Replace: r.Kind == requests.Set, Origin: requestrows.OriginOf(r),
+	}
+	if r.Units != nil {
+		ask.UnitIDs, ask.Contiguous, ask.Block = r.Units.IDs, r.Units.Contiguous, true
+	}
+	return ask
 }
 
 // isTooOld reports whether the request has waited longer than it may at the

@@ -118,7 +118,7 @@ func (d *Drain) attempt(ctx context.Context, r requests.Request) (report Report,
 		return Report{}, failure
 	case !d.recordFailure(ctx, r, decided, failure) && !d.isTooOld(&r, r.UpdatedAt):
 		d.requeue(ctx, r)
-	case int(r.Attempts) >= d.config.Retry.AttemptsMax:
+	case int(r.Attempts) >= d.config.Retry.AttemptsMax && r.OpenParts == nil: // its parts may hold units
 		report, err = d.end(ctx, r, failure)
 	default:
 		err = requestrows.Postpone(ctx, d.db, r, d.config.Retry.backoff(r.Attempts))
@@ -182,13 +182,23 @@ func (d *Drain) decideOneOnce(ctx context.Context, r requests.Request) (Report, 
 	var report Report
 	err := d.guarded(ctx, r, func(ctx context.Context, tx pgx.Tx, b *pgx.Batch, now time.Time) error {
 		report = Report{}
+		if scattered, err := d.isScattered(ctx, tx, r); err != nil || scattered {
+			if err != nil {
+				return err
+			}
+			return d.decideParts(ctx, tx, b, r, now, &report)
+		}
 		decided, err := d.decide(ctx, tx, b, []requests.Request{r}, now, inventory.HoldTx, requestrows.QueueFinish, &report)
 		if err == nil && len(decided) == 0 {
 			return errLocked
 		}
 		return err
 	})
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(report.streams) > 0:
+		d.wake(ctx, report.streams)
+	case report.outcomes != nil:
 		d.committed(ctx, []requests.Request{r}, report.outcomes)
 	}
 	return report, err

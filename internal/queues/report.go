@@ -30,6 +30,9 @@ type Report struct {
 	locked   *inventory.Ref                // the variant whose stock stayed locked, so that nothing was decided
 	outcomes *outcomes                     // of a transaction that decided something
 	left     map[requestrows.Skip]struct{} // what its next claims must leave out for a while
+	// scattered are requests of several lines with a hot variant.
+	scattered []requests.Request
+	streams   []lanes.Stream // that got parts of a request
 }
 
 // outcome returns the drain's outcome for telemetry; "" leaves it to the error.
@@ -86,6 +89,7 @@ func (d *Drain) committed(ctx context.Context, finished []requests.Request, o *o
 	if err := requestrows.NotifyFinished(ctx, d.db, finished); err != nil {
 		d.log.WarnContext(ctx, "waiters were not notified of finished requests", "error", err)
 	}
+	d.completeParents(ctx, finished)
 	if o == nil {
 		return
 	}

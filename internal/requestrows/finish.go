@@ -55,6 +55,7 @@ func queueFinish(b *pgx.Batch, finished []requests.Request, reasons []requests.R
 		}
 		return nil
 	})
+	queueFinishParts(b, finished, now)
 	queueFailures(b, finished, reasons, origin)
 }
 

@@ -47,6 +47,10 @@ func Get(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (reques
 func ReadView(ctx context.Context, db Querier, r requests.Request) (requests.View, error) {
 	v := requests.View{Request: r}
 	switch {
+	case r.Lines != nil:
+		views := map[Ref]requests.View{RefOf(&r): v}
+		err := addOutcomes(ctx, db, views)
+		return views[RefOf(&r)], err
 	case r.Status == requests.Done:
 		held, err := reservations.Get(ctx, db, r.TenantID, r.RequestID)
 		if errors.Is(err, reservations.ErrNotFound) {
@@ -109,12 +113,12 @@ func getAll(ctx context.Context, db Querier, refs []Ref) (map[Ref]requests.View,
 	var done []reservationrows.Ref
 	for _, r := range found {
 		views[RefOf(&r)] = requests.View{Request: r}
-		if r.Status == requests.Done {
+		if r.Status == requests.Done && r.Lines == nil {
 			done = append(done, reservationrows.Ref{TenantID: r.TenantID, ReservationID: r.RequestID})
 		}
 	}
-	if len(done) == 0 {
-		return views, nil
+	if err := addOutcomes(ctx, db, views); err != nil || len(done) == 0 {
+		return views, err
 	}
 	held, err := reservationrows.GetAll(ctx, db, done)
 	if err != nil {

@@ -30,6 +30,12 @@ type Submission struct {
 	// or any units of a block. Units.IDs are Quantity distinct unit ids, at most
 	// unitrows.UnitsMax.
 	Units *requests.Units
+	// Lines are those of a request of kind Several, which has no other variant,
+	// quantity or units.
+	Lines *requests.Lines
+	// ParentID and Line are those of a part of such a request.
+	ParentID uuid.UUID
+	Line     int16
 	// IdempotencyKey has 1–255 characters. If it is empty, every call is a new
 	// one. Fingerprint is the hash of the verb and its arguments. It
 	// distinguishes a retry from the reuse of a key for another call.
@@ -65,16 +71,10 @@ func (s *Submission) Validate() error {
 	if err := inventory.ValidateID("cart_id", s.CartID); err != nil {
 		return err
 	}
-	if err := inventory.ValidateID("variant_id", s.VariantID); err != nil {
+	if err := s.validateWanted(); err != nil {
 		return err
 	}
-	if s.Quantity < 1 || s.Quantity > inventory.MaxQuantity {
-		return &inventory.InvalidError{Field: "quantity", Message: fmt.Sprintf("must be between 1 and %d", inventory.MaxQuantity)}
-	}
-	if err := s.validateUnits(); err != nil {
-		return err
-	}
-	if s.Kind != "" && s.Kind != requests.Add && s.Kind != requests.Set {
+	if s.Kind != "" && s.Kind != requests.Add && s.Kind != requests.Set && s.Kind != requests.Several {
 		return &inventory.InvalidError{Field: "kind", Message: "must be add or set"}
 	}
 	if err := ValidateToken("idempotency_key", s.IdempotencyKey); err != nil {
@@ -84,6 +84,20 @@ func (s *Submission) Validate() error {
 		return err
 	}
 	return ValidateToken("actor_id", s.ActorID)
+}
+
+// validateWanted validates what is asked for.
+func (s *Submission) validateWanted() error {
+	if s.Kind == requests.Several {
+		return validateLines(s.Lines)
+	}
+	if err := inventory.ValidateID("variant_id", s.VariantID); err != nil {
+		return err
+	}
+	if s.Quantity < 1 || s.Quantity > inventory.MaxQuantity {
+		return &inventory.InvalidError{Field: "quantity", Message: fmt.Sprintf("must be between 1 and %d", inventory.MaxQuantity)}
+	}
+	return s.validateUnits()
 }
 
 func (s *Submission) validateUnits() error {
@@ -109,19 +123,28 @@ func (s *Submission) Prepare(ctx context.Context) error {
 	if s.RequestID == uuid.Nil {
 		s.RequestID = NewID()
 	}
-	return s.Validate()
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	if s.Lines != nil {
+		s.VariantID, s.Quantity = requests.SeveralVariants, unitsOf(s.Lines)
+	}
+	return nil
 }
 
 // request returns r with the fields that the submission sets.
 func (s *Submission) request(r requests.Request) requests.Request {
 	r.TenantID, r.RequestID, r.Kind = s.TenantID, s.RequestID, cmp.Or(s.Kind, requests.Add)
-	r.CartID, r.VariantID, r.Quantity, r.Units = s.CartID, s.VariantID, s.Quantity, s.Units
+	r.CartID, r.VariantID, r.Quantity, r.Units, r.Lines, r.Line = s.CartID, s.VariantID, s.Quantity, s.Units, s.Lines, s.Line
 	r.ActorID, r.CorrelationID, r.TraceParent = s.ActorID, s.CorrelationID, s.traceParent
 	if r.CorrelationID == "" {
 		r.CorrelationID = s.RequestID.String()
 	}
 	if s.RetryOf != uuid.Nil {
 		r.RetryOf = new(s.RetryOf)
+	}
+	if s.ParentID != uuid.Nil {
+		r.ParentID = new(s.ParentID)
 	}
 	return r
 }

@@ -3,6 +3,7 @@ package requestrows
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,10 +23,15 @@ type CartVariant struct {
 // CancelMax is how many undecided requests one removal cancels at most.
 const CancelMax = 10_000
 
+// A request of several lines is of each of their variants. Once its parts are
+// queued, they are locked and not the request: a worker that decides a part locks
+// the part first and its request last.
 const lockUnfinishedSQL = `
 SELECT ` + columns + `
 FROM reservation_requests r
-WHERE r.tenant_id = $1 AND r.cart_id = $2 AND ($3 = '' OR r.variant_id = $3) AND r.status IN ('queued', 'processing')
+WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status IN ('queued', 'processing') AND r.open_parts IS NULL
+  AND ($3 = '' OR r.variant_id = $3
+       OR r.kind = 'lines' AND jsonb_path_exists(r.lines, '$.lines[*] ? (@.variant_id == $v || @.one_of[*] == $v)', jsonb_build_object('v', $3::text)))
 ORDER BY r.sequence
 LIMIT $4
 FOR NO KEY UPDATE`
@@ -53,7 +59,13 @@ func CancelTx(ctx context.Context, tx pgx.Tx, of CartVariant, origin audit.Origi
 	reasons := make([]requests.Reason, len(queued))
 	for i := range queued {
 		reasons[i] = requests.Cancelled
-		cancelled = append(cancelled, queued[i].RequestID)
+		id := queued[i].RequestID
+		if parent := queued[i].ParentID; parent != nil {
+			id = *parent // which fails too, once its last part is decided
+		}
+		if !slices.Contains(cancelled, id) {
+			cancelled = append(cancelled, id)
+		}
 	}
 	if err := FinishTx(ctx, tx, queued, reasons, now, origin); err != nil {
 		return nil, fmt.Errorf("cancel what cart %s has queued: %w", of.CartID, err)
@@ -76,7 +88,7 @@ FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS line (tenant_
 CROSS JOIN LATERAL (
     SELECT
     FROM reservation_requests r
-    WHERE r.tenant_id = line.tenant_id AND r.cart_id = line.cart_id AND (line.variant_id = '' OR r.variant_id = line.variant_id)
+    WHERE r.tenant_id = line.tenant_id AND r.cart_id = line.cart_id AND (line.variant_id = '' OR r.variant_id = line.variant_id OR r.kind = 'lines')
       AND r.status IN ('queued', 'processing')
     LIMIT 1
 ) pending`

@@ -38,13 +38,15 @@ const (
 // ReleaseReason is why a reservation was released or expired.
 type ReleaseReason string
 
-// The release reasons. TTL is the reason of an expiry; a caller can't pass it.
+// The release reasons. TTL is the reason of an expiry, and Incomplete of a hold
+// whose request has another line that came up short; a caller can't pass them.
 const (
 	CartRemoved   ReleaseReason = "cart_removed"
 	PaymentFailed ReleaseReason = "payment_failed"
 	Abandoned     ReleaseReason = "abandoned"
 	Replaced      ReleaseReason = "replaced"
 	Operator      ReleaseReason = "operator"
+	Incomplete    ReleaseReason = "incomplete"
 	TTL           ReleaseReason = "ttl"
 )
 

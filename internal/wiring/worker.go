@@ -64,6 +64,13 @@ func NewWorker(db, drains *pgxpool.Pool, inserter *queues.WakeInserter, c Worker
 	if c.RiverLog == nil {
 		c.RiverLog = c.Log
 	}
+	for _, lane := range []**queues.LaneConfig{&c.Hot, &c.Normal} {
+		if *lane != nil {
+			own := **lane
+			own.Wake = inserter.Notify
+			*lane = &own
+		}
+	}
 	w := &Worker{db: db, config: c, passes: &Passes{Log: c.Log}}
 	if w.Lanes, err = NewLanes(drains, c.Log, c.Hot, c.Normal); err != nil {
 		return nil, err
