@@ -108,11 +108,12 @@ type requestRow struct {
 	Attempts                      int
 	Lane                          string
 	UpdatedAt                     time.Time
+	IsPart                        bool // of a request of several lines
 }
 
 const requestsSQL = `
 SELECT tenant_id, request_id, status, coalesce(reason, ''), cart_id, variant_id, quantity, coalesce(idempotency_key, ''),
-       coalesce(correlation_id, ''), attempts, lane, updated_at
+       coalesce(correlation_id, ''), attempts, lane, updated_at, parent_id IS NOT NULL
 FROM reservation_requests
 WHERE tenant_id = ANY($1)`
 
@@ -178,7 +179,9 @@ func (c *checker) readRequests(ctx context.Context, tx pgx.Tx) error {
 	c.rows, c.keys, c.correlations = make(map[uuid.UUID]requestRow), make(map[keyRef][]uuid.UUID), make(map[string]int)
 	return each(ctx, tx, "requests", requestsSQL, c.tenantIDs, func(r requestRow) {
 		c.rows[r.ID] = r
-		c.correlations[r.Correlation]++
+		if !r.IsPart { // which has the correlation id of its request
+			c.correlations[r.Correlation]++
+		}
 		if r.Key != "" {
 			ref := keyRef{r.TenantID, r.Key}
 			c.keys[ref] = append(c.keys[ref], r.ID)

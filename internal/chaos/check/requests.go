@@ -51,7 +51,8 @@ func (c *checker) request(q *traffic.Request, row requestRow) {
 	if row.Status != "done" && row.Status != "failed" {
 		c.findings.Add(RuleDecided, "request %s is %s", q.ID, row.Status)
 	}
-	if row.Reason == "internal_error" || row.Reason == "expired_in_queue" || row.Reason == "unknown_variant" {
+	late := row.Reason == "expired_in_queue" && len(q.Lines) == 0 // a hold of several lines may expire before the last one is decided
+	if row.Reason == "internal_error" || late || row.Reason == "unknown_variant" {
 		c.findings.Add(RuleDecided, "request %s failed with %s after %d attempts", q.ID, row.Reason, row.Attempts)
 	}
 	if q.Cancelled && row.Reason != "cancelled" {

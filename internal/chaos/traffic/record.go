@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ const (
 	RuleNoOversell  = "P1: no oversell at any moment"
 	RuleAnswerFast  = "an add is answered within 15 s"
 	RuleRequestKept = "a request has the fields of its call"
+	RuleWhole       = "lines: a request holds all its lines or none"
 )
 
 // Request is the record of one add to a cart, or of one change of a quantity.
@@ -26,9 +28,10 @@ type Request struct {
 	Tenant      *Tenant
 	Cart        string
 	Variant     string
-	Quantity    int64
-	Set         bool   // whether it sets a quantity
-	Key         string // empty: no key, and the request is sent once
+	Quantity    int64    // of all lines together
+	Lines       []string // the variants of several lines, one unit of each; then Variant is "/"
+	Set         bool     // whether it sets a quantity
+	Key         string   // empty: no key, and the request is sent once
 	Correlation string
 
 	// Sent is when it was first sent, Acked when it was first acknowledged;
@@ -76,6 +79,30 @@ type View struct {
 	CreatedAt   time.Time    `json:"created_at"`
 	UpdatedAt   time.Time    `json:"updated_at"`
 	Reservation *Reservation `json:"reservation"`
+	Lines       []Line       `json:"lines"`
+}
+
+// Line is what a request holds for one of its lines.
+type Line struct {
+	VariantID    string        `json:"variant_id"`
+	Quantity     int64         `json:"quantity"`
+	Held         int64         `json:"held"`
+	Reservations []Reservation `json:"reservations"`
+}
+
+// whole reports whether a final answer holds all its lines, or none. A digital
+// variant, which has a slash, needs no reservation.
+func (v *View) whole() bool {
+	for i := range v.Lines {
+		l, made := &v.Lines[i], int64(0)
+		for j := range l.Reservations {
+			made += l.Reservations[j].Quantity
+		}
+		if v.Status == "failed" && l.Held > 0 || v.Status == "done" && made != l.Quantity && !strings.Contains(l.VariantID, "/") {
+			return false
+		}
+	}
+	return true
 }
 
 // Finished reports whether the status is final.
@@ -184,6 +211,12 @@ func (r *Record) ack(q *Request, id uuid.UUID, at time.Time) {
 // saw records an answer about a request, and compares it with the request and
 // with earlier answers.
 func (r *Record) saw(q *Request, v *View, where string) {
+	if len(q.Lines) > 0 && v.VariantID == "" {
+		v.VariantID = q.Variant
+	}
+	if v.Finished() && (len(v.Lines) != len(q.Lines) || !v.whole()) {
+		r.findings.Add(RuleWhole, "request %s for one each of %q is answered by %s as %+v", q.ID, q.Lines, where, *v)
+	}
 	if v.CartID != q.Cart || v.VariantID != q.Variant || v.Quantity != q.Quantity || v.RequestID != q.ID {
 		r.findings.Add(RuleRequestKept, "request %s of cart %s for %d of %s is answered by %s as %+v", q.ID, q.Cart, q.Quantity, q.Variant, where, *v)
 	}

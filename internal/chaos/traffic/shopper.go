@@ -53,11 +53,31 @@ func (b *basket) fill(ctx context.Context) {
 			Tenant: b.tenant, Cart: b.id, Variant: v.ID, Quantity: int64(1 + b.random.IntN(3)), Correlation: newName("c"), Key: b.maybeKey(),
 		})
 	}
+	several := b.severalLines(ctx)
 	if b.odds(85) {
-		for _, q := range b.requests {
+		for _, q := range append(several, b.requests...) {
 			b.await(ctx, q)
 		}
 	}
+}
+
+// severalLines adds one unit each of several variants in one request, in one of
+// four carts.
+func (b *basket) severalLines(ctx context.Context) []*Request {
+	if !b.odds(25) {
+		return nil
+	}
+	q := &Request{Tenant: b.tenant, Cart: b.id, Variant: "/", Correlation: newName("c"), Key: b.maybeKey()}
+	for n := 2 + b.random.IntN(3); len(q.Lines) < n; {
+		if v := b.choose(); !slices.Contains(q.Lines, v.ID) {
+			q.Lines = append(q.Lines, v.ID)
+		}
+	}
+	q.Quantity = int64(len(q.Lines))
+	if !b.shopper.submit(ctx, q) {
+		return nil
+	}
+	return []*Request{q}
 }
 
 // choose draws a variant: the one on sale, the one that moves between the
@@ -87,6 +107,13 @@ func (s *shopper) submit(ctx context.Context, q *Request) (acked bool) {
 	c := &call{
 		verb: verbAdd, tenant: q.Tenant, method: http.MethodPost, path: client.Path("carts", q.Cart, "items"),
 		body: map[string]any{"variant_id": q.Variant, "quantity": q.Quantity}, key: q.Key, correlation: q.Correlation,
+	}
+	if len(q.Lines) > 0 {
+		lines := make([]any, len(q.Lines))
+		for i, variant := range q.Lines {
+			lines[i] = map[string]any{"variant_id": variant, "quantity": 1}
+		}
+		c.verb, c.body = verbLines, map[string]any{"lines": lines}
 	}
 	if q.Set {
 		c.verb, c.method, c.path = verbSet, http.MethodPatch, client.Path("carts", q.Cart, "items", q.Variant)

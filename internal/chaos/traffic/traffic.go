@@ -113,8 +113,9 @@ func New(c Config) *Traffic {
 }
 
 const (
-	verbAdd = "add"
-	verbSet = "set"
+	verbAdd   = "add"
+	verbSet   = "set"
+	verbLines = "add lines"
 )
 
 // Prepare sets the stocks of the shops.
