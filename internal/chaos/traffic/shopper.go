@@ -168,6 +168,9 @@ func (s *shopper) repeat(ctx context.Context, q *Request, c *call) {
 	switch n := s.random.IntN(100); {
 	case n < 25 && !q.Set:
 		other.body = map[string]any{"variant_id": q.Variant, "quantity": q.Quantity + 1}
+		if len(q.Lines) > 0 {
+			other.body = map[string]any{"variant_id": q.Lines[0], "quantity": 1}
+		}
 	case n < 50: // reuse the key for a call that finishes at once
 		other.method, other.path, other.body = http.MethodPost, client.Path("carts", q.Cart, "extend"), map[string]any{"seconds": 1}
 	default:
