@@ -16,9 +16,9 @@ import (
 // most one.
 type OverviewFailed struct {
 	RequestID uuid.UUID     `json:"request_id"`
-	Kind      requests.Kind `json:"kind" enum:"add,set" doc:"add asks for more units, set for a quantity in place of the present one."`
+	Kind      requests.Kind `json:"kind" enum:"add,set,lines" doc:"add asks for more units, set for a quantity in place of the present one, lines for several lines."`
 	CartID    string        `json:"cart_id"`
-	VariantID string        `json:"variant_id" minLength:"1" maxLength:"128" doc:"The variant's id."`
+	VariantID string        `json:"variant_id" minLength:"1" maxLength:"128" doc:"The variant's id; / for several lines."`
 	Quantity  int32         `json:"quantity"`
 	Reason    string        `json:"reason"`
 	FailedAt  time.Time     `json:"failed_at"`
@@ -45,7 +45,7 @@ FROM (
     ORDER BY newest.request_id DESC
     LIMIT $2
 ) r
-WHERE r.status = 'failed'
+WHERE r.status = 'failed' AND r.parent_id IS NULL
 ORDER BY r.reason IN ('internal_error', 'expired_in_queue') DESC, r.request_id DESC
 LIMIT $3`
 

@@ -75,9 +75,25 @@ func (s *Signals) Observe(group []requestrows.Submission) {
 		for run < len(group) && group[run].VariantID == id.VariantID && group[run].TenantID == id.TenantID {
 			run++
 		}
-		s.variants.add(id, int64(run))
+		if group[0].Lines == nil {
+			s.variants.add(id, int64(run))
+		} else {
+			s.observeLines(group[:run])
+		}
 		s.tenants.add(id.TenantID, int64(run))
 		group = group[run:]
+	}
+}
+
+// observeLines counts each variant of requests of several lines.
+func (s *Signals) observeLines(group []requestrows.Submission) {
+	for i := range group {
+		lines := group[i].Lines.Items
+		for j := range lines {
+			for _, variant := range requestrows.Variants(&lines[j]) {
+				s.variants.add(counted{group[i].TenantID, variant}, 1)
+			}
+		}
 	}
 }
 

@@ -161,7 +161,7 @@ function failedRow(first, actions) {
     made = await actions.retry(r);
     keepFocus(() => update(r));
   };
-  const button = h("button", { type: "button", "aria-label": `Retry the request of cart ${visible(r.cart_id)} for ${visible(r.variant_id)}`, click: retry }, "Retry");
+  const button = h("button", { type: "button", "aria-label": `Retry the request of cart ${visible(r.cart_id)} for ${r.kind === "lines" ? "several lines" : visible(r.variant_id)}`, click: retry }, "Retry");
   const link = h("span");
   const update = (next) => {
     r = { ...next, retried_by: next.retried_by ?? made };
@@ -171,7 +171,7 @@ function failedRow(first, actions) {
   const cells = [
     historyLink("request", r.request_id, clockTime(r.failed_at)),
     h("span", { class: "name" }, isBroken(r) && h("span", { class: "tag trouble" }, "Failed"), h("span", { class: isBroken(r) ? "bad" : null }, reason(r.reason))),
-    historyLink("variant", r.variant_id), historyLink("cart", r.cart_id), count(r.quantity),
+    r.kind === "lines" ? h("span", {}, "several lines") : historyLink("variant", r.variant_id), historyLink("cart", r.cart_id), count(r.quantity),
     h("span", {}, button, link),
   ];
   return { cells, update };

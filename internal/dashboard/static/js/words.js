@@ -144,7 +144,7 @@ export function about(event) {
   const is = after ?? before ?? {};
   if (is.quantity == null) return changes(before ?? {}, after ?? {});
   const until = is.status === "held" && is.expires_at ? ` until ${clockTime(is.expires_at)}` : "";
-  return `${count(is.quantity)} × ${isolated(is.variant_id ?? is.resource_key)} for cart ${isolated(is.cart_id ?? is.holder_id)}${until}`;
+  return `${count(is.quantity)} × ${is.variant_id === "/" ? "several lines" : isolated(is.variant_id ?? is.resource_key)} for cart ${isolated(is.cart_id ?? is.holder_id)}${until}`;
 }
 
 /** The fields whose values differ; of something new those that are set. */
