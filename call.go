@@ -43,10 +43,10 @@ type CallOpts struct {
 	// callers wait for is decided in the transaction that accepts it, where that
 	// is possible. When the time is over, the call returns the queued request.
 	Wait time.Duration
-	// Customer is who requests units: the customer of Config.Rates, and the
-	// subject of the admission token; the cart's id if it is empty.
-	// AdmissionToken is spent if the variant requires one. Both count only where
-	// metered commands are on.
+	// Customer is who requests units: whose limits apply (Sale), and where
+	// metered commands are on the customer of Config.Rates and the subject of the
+	// admission token; the cart's id if it is empty. AdmissionToken is spent if
+	// the variant requires one, where metered commands are on.
 	Customer, AdmissionToken string
 
 	// Info, if not nil, receives what else there is to know about the call.

@@ -154,6 +154,9 @@ func (t *Tenant) described(s requestrows.Submission, opts *CallOpts) (requestrow
 	origin := opts.origin()
 	s.TenantID, s.CorrelationID, s.ActorID, s.IdempotencyKey = t.TenantID, origin.CorrelationID, origin.Actor.ID, opts.key()
 	s.RequestID, s.Waits = opts.id(), opts != nil && opts.Wait > 0
+	if opts != nil && s.RetryOf == uuid.Nil {
+		s.CustomerID = opts.Customer
+	}
 	if s.IdempotencyKey == "" {
 		return s, nil
 	}

@@ -66,6 +66,11 @@ CREATE INDEX idempotency_keys_kept_idx ON idempotency_keys (tenant_id, kept_with
 -- stock is the number of its postings that are not inactive, and reserved the
 -- number of those that are pending. units counts all of its postings, and
 -- last_position is the highest of their positions.
+--
+-- preorder_max is how far reserved may exceed the stock of a variant that allows
+-- backorder; NULL: without limit. sale has the rules of its sale, NULL for none:
+-- starts_at, ends_at, quantity_min, quantity_step, max_per_customer,
+-- customer_period_seconds.
 CREATE TABLE inventory_stocks (
     tenant_id        uuid        NOT NULL,
     variant_id       text        NOT NULL,
@@ -77,6 +82,8 @@ CREATE TABLE inventory_stocks (
     max_per_cart     integer,
     lane             text        NOT NULL DEFAULT 'auto',
     admission        text        NOT NULL DEFAULT 'open',
+    preorder_max     bigint,
+    sale             jsonb,
     named_units      boolean     NOT NULL DEFAULT false,
     units            bigint      NOT NULL DEFAULT 0,
     last_position    bigint      NOT NULL DEFAULT 0,
@@ -86,9 +93,11 @@ CREATE TABLE inventory_stocks (
     CONSTRAINT inventory_stocks_pkey PRIMARY KEY (tenant_id, variant_id),
     CONSTRAINT inventory_stocks_variant_length CHECK (char_length(variant_id) BETWEEN 1 AND 128),
     CONSTRAINT inventory_stocks_reserved_not_negative CHECK (reserved >= 0),
-    CONSTRAINT inventory_stocks_no_oversell CHECK (reserved <= stock OR backorder OR NOT tracked),
+    CONSTRAINT inventory_stocks_no_oversell CHECK (reserved <= stock + coalesce(preorder_max, 0) OR backorder AND preorder_max IS NULL OR NOT tracked),
     CONSTRAINT inventory_stocks_ttl_positive CHECK (hold_ttl_seconds > 0),
     CONSTRAINT inventory_stocks_max_positive CHECK (max_per_cart > 0),
+    CONSTRAINT inventory_stocks_preorder_backordered CHECK (preorder_max IS NULL OR backorder AND preorder_max > 0),
+    CONSTRAINT inventory_stocks_sale_given CHECK (jsonb_typeof(sale) = 'object' AND sale <> '{}'),
     CONSTRAINT inventory_stocks_lane_known CHECK (lane IN ('auto', 'hot', 'normal')),
     CONSTRAINT inventory_stocks_admission_known CHECK (admission IN ('open', 'token')),
     CONSTRAINT inventory_stocks_units_counted CHECK (NOT named_units OR (tracked AND NOT backorder)),
@@ -112,7 +121,8 @@ CREATE INDEX inventory_stocks_prefix_idx ON inventory_stocks (tenant_id, variant
 -- {"unit_ids":["A1","A2"]}, {"any_of":true} or {"contiguous":true}; NULL for a
 -- request that names a variant and a quantity. trace_parent is the W3C trace
 -- context of a sampled call, to which the traces of its decision and of later
--- reads are linked; NULL for all other requests.
+-- reads are linked; NULL for all other requests. customer_id is whose limits
+-- apply, here and in reservations; NULL: the cart is its own customer.
 --
 -- A request of several lines has the kind lines, the lines as JSON, and '/' as
 -- its variant, which no variant has. Each part of a line that is decided is a
@@ -145,6 +155,7 @@ CREATE TABLE reservation_requests (
     fingerprint      bytea,
     retry_of         uuid,
     claim_expires_at timestamptz,
+    customer_id      text,
     lines            jsonb,
     parent_id        uuid,
     line             smallint,
@@ -190,6 +201,7 @@ CREATE TABLE reservations (
     resource_window text,
     unit_ids        jsonb,
     holder_id       text        NOT NULL,
+    customer_id     text,
     checkout_id     uuid,
     quantity        bigint      NOT NULL,
     status          text        NOT NULL DEFAULT 'held',
@@ -207,6 +219,9 @@ CREATE TABLE reservations (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX reservations_holder_idx ON reservations (tenant_id, holder_id, resource_key);
+
+-- What a customer has held and bought of a variant.
+CREATE INDEX reservations_customer_idx ON reservations (tenant_id, customer_id, resource_key) WHERE customer_id IS NOT NULL;
 
 CREATE INDEX reservations_checkout_idx ON reservations (tenant_id, checkout_id) WHERE checkout_id IS NOT NULL;
 

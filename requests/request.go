@@ -44,6 +44,8 @@ const (
 	OutOfStock     Reason = Reason(inventory.OutOfStock)
 	UnknownVariant Reason = Reason(inventory.UnknownVariant)
 	LimitExceeded  Reason = Reason(inventory.LimitExceeded)
+	NotOnSale      Reason = Reason(inventory.NotOnSale)
+	NotAllowed     Reason = Reason(inventory.NotAllowed)
 	ExpiredInQueue Reason = Reason(inventory.ExpiredInQueue)
 	Cancelled      Reason = "cancelled"
 	InternalError  Reason = "internal_error"
@@ -118,6 +120,8 @@ type Request struct {
 	Attempts   int16
 	ClaimEpoch int32
 	RetryOf    *uuid.UUID
+	// CustomerID is whose limits apply; empty: the cart is its own customer.
+	CustomerID string
 	// ParentID is the request of several lines of which this one is a part, nil
 	// for others, and Line the place of the line, from 0. OpenParts is how many
 	// parts of a request of several lines are undecided, nil if they are decided

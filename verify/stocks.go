@@ -16,7 +16,7 @@ WHERE s.reserved IS NULL OR s.reserved <> coalesce(held.quantity, 0)`
 const stockBoundsSQL = `
 SELECT s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder
 FROM inventory_stocks AS s
-WHERE s.reserved < 0 OR (s.reserved > s.stock AND s.tracked AND NOT s.backorder)`
+WHERE s.reserved < 0 OR (s.reserved > s.stock + coalesce(s.preorder_max, 0) AND s.tracked AND NOT (s.backorder AND s.preorder_max IS NULL))`
 
 // changedReservedSQL is stockReservedSQL for the variants whose holds or stocks
 // the record has changed.
@@ -99,8 +99,8 @@ FROM (
 ) AS last
 JOIN inventory_stocks AS s USING (tenant_id, variant_id)
 WHERE ((last.after->>'tracked')::boolean, (last.after->>'backorder')::boolean, (last.after->>'hold_ttl_seconds')::integer,
-       (last.after->>'max_per_cart')::integer, last.after->>'lane', last.after->>'admission')
-      IS DISTINCT FROM (s.tracked, s.backorder, s.hold_ttl_seconds, s.max_per_cart, s.lane, s.admission)`
+       (last.after->>'max_per_cart')::integer, last.after->>'lane', last.after->>'admission', (last.after->>'preorder_max')::bigint, last.after->'sale')
+      IS DISTINCT FROM (s.tracked, s.backorder, s.hold_ttl_seconds, s.max_per_cart, s.lane, s.admission, s.preorder_max, s.sale)`
 
 var stockChecks = []tableCheck{
 	{name: "stock_reserved", meaning: "Every variant's reserved is the sum of its holds.", sql: stockReservedSQL, changedSQL: changedReservedSQL},

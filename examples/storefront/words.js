@@ -10,6 +10,8 @@ const reasons = {
     if (held > 0) return `There are not that many left. ${keeps(held)}`;
     return quantity === 1 ? "Sold out. Nothing was added to your cart." : "There are not that many left. Nothing was added to your cart.";
   },
+  not_on_sale: () => "This is not on sale now.",
+  quantity_not_allowed: (held) => `This is not sold in that quantity. ${keeps(held)}`,
   limit_exceeded: (held) => `That is more than a cart may hold at one time. ${keeps(held)}`,
   unknown_variant: () => "This product is not on sale.",
   cancelled: (held) => `You left the queue. ${keeps(held)}`,

@@ -18,9 +18,6 @@ const (
 // the options of its call, while metering is on. An invalid token is not checked
 // here: it is refused where one is required.
 func (s *service) credentials(req *request, opts *holdfast.CallOpts) error {
-	if !s.metered {
-		return nil
-	}
 	customer, given, err := singleHeader(req.http.Header, customerHeader)
 	if err == nil && given {
 		err = checkCustomerID(customerHeader, customer)
@@ -29,6 +26,9 @@ func (s *service) credentials(req *request, opts *holdfast.CallOpts) error {
 		return err
 	}
 	opts.Customer = customer
+	if !s.metered {
+		return nil
+	}
 	opts.AdmissionToken, _, err = singleHeader(req.http.Header, admissionHeader)
 	return err
 }

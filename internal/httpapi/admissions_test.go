@@ -66,9 +66,7 @@ func TestMeteringOff(t *testing.T) {
 		t.Errorf("the admission is %s", got)
 	}
 	s.stock("shirt", `{"stock":6}`)
-	for _, headers := range [][]string{
-		{customerHeader, strings.Repeat("x", 129)}, {admissionHeader, "hft_x", customerHeader, "\xff"}, {},
-	} {
+	for _, headers := range [][]string{{admissionHeader, "hft_x", customerHeader, "ann"}, {}} {
 		r := s.call(202, "POST", "/v1/carts/c/items", `{"variant_id":"shirt","quantity":1}`, headers...)
 		if r.header.Get(policyHeader) != "" || r.header.Get(limitHeader) != "" {
 			t.Errorf("the answer shows rates: %v", r.header)

@@ -94,6 +94,9 @@ func edges(s *huma.Schema) map[string]bool {
 			values[strconv.Quote(fmt.Sprint(word))] = true
 		}
 		values[`"another"`] = false
+	case s.Format == "date-time":
+		values[`"1970-01-01T00:00:00Z"`], values[`"1969-12-31T23:59:59Z"`], values[`"9999-12-31T23:59:59Z"`] = true, false, true
+		values[`"2026-02-30T00:00:00Z"`], values[`"2026-11-27"`] = false, false
 	case s.Type == huma.TypeString:
 		values[strconv.Quote(strings.Repeat("x", *s.MaxLength))] = true
 		values[strconv.Quote(strings.Repeat("x", *s.MaxLength+1))] = false

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -210,6 +211,24 @@ func clearable[N int32 | int64](to **N, r reader[N]) value {
 		s.Nullable = true
 	}
 	return value{set, describe}
+}
+
+// instant reads a time of RFC 3339, which null clears. The packages below take
+// the zero time for that.
+func instant(to **time.Time) value {
+	set := func(value json.RawMessage) string {
+		if string(value) == "null" {
+			*to = new(time.Time)
+			return ""
+		}
+		at, err := time.Parse(time.RFC3339, strings.Trim(string(value), `"`))
+		if err != nil || value[0] != '"' || at.Year() < 1970 || at.Year() > 9999 {
+			return "must be a time of RFC 3339, of the years 1970 to 9999"
+		}
+		*to = &at
+		return ""
+	}
+	return value{set, func(s *huma.Schema) { s.Nullable = true }}
 }
 
 // whole reads a number without a fraction, however it is written: 2, 2.0 and

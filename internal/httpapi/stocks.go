@@ -25,14 +25,38 @@ type stockJSON struct {
 	HoldTTLSeconds *int32    `json:"hold_ttl_seconds" doc:"How long a hold lasts; null for the service's default."`
 	MaxPerCart     *int32    `json:"max_per_cart" doc:"How many units one cart may hold at one time; null for no limit. It does not limit a customer, who can use several carts, or check out and add again."`
 	Admission      string    `json:"admission" enum:"open,token" doc:"token: a caller that adds units to a cart needs an admission token."`
-	Lane           laneWish  `json:"lane" doc:"The lane that was asked for."`
-	CurrentLane    laneName  `json:"current_lane" doc:"The lane that takes new requests now."`
-	CreatedAt      time.Time `json:"created_at"`
-	UpdatedAt      time.Time `json:"updated_at"`
+	SaleJSON
+	PreorderMax *int64    `json:"preorder_max" doc:"How far holds may exceed the stock of a variant that allows backorder, a part of available; null for no limit."`
+	Lane        laneWish  `json:"lane" doc:"The lane that was asked for."`
+	CurrentLane laneName  `json:"current_lane" doc:"The lane that takes new requests now."`
+	CreatedAt   time.Time `json:"created_at"`
+	UpdatedAt   time.Time `json:"updated_at"`
+}
+
+// SaleJSON has the rules of a variant's sale. It is exported for huma, which
+// leaves out embedded fields of other types.
+type SaleJSON struct {
+	SaleStartsAt          *time.Time `json:"sale_starts_at" doc:"When units can be added, by the database's clock; null for at once."`
+	SaleEndsAt            *time.Time `json:"sale_ends_at" doc:"Until when units can be added; null for no end. What is held then can be checked out, and its quantity lowered."`
+	QuantityMin           *int32     `json:"quantity_min" doc:"The least quantity of a cart; null for 1."`
+	QuantityStep          *int32     `json:"quantity_step" doc:"Of what the quantity of a cart is a multiple; null for 1."`
+	MaxPerCustomer        *int32     `json:"max_per_customer" doc:"How many units a customer may hold and have bought; null for no limit. Released, expired and returned ones do not count."`
+	CustomerPeriodSeconds *int32     `json:"customer_period_seconds" doc:"Of which last seconds max_per_customer counts, from the hold; null for all that is on record."`
+}
+
+func saleBody(s *inventory.Sale) SaleJSON {
+	if s == nil {
+		return SaleJSON{}
+	}
+	return SaleJSON{
+		SaleStartsAt: s.StartsAt, SaleEndsAt: s.EndsAt, QuantityMin: s.QuantityMin, QuantityStep: s.QuantityStep,
+		MaxPerCustomer: s.MaxPerCustomer, CustomerPeriodSeconds: s.CustomerPeriodSeconds,
+	}
 }
 
 func stockBody(s holdfast.Stock) stockJSON {
 	return stockJSON{
+		SaleJSON: saleBody(s.Sale), PreorderMax: s.PreorderMax,
 		VariantID: variantID(s.VariantID), Stock: s.Stock, Reserved: s.Reserved, Available: s.Available,
 		Tracked: s.Tracked, Backorder: s.Backorder, HoldTTLSeconds: s.HoldTTLSeconds, MaxPerCart: s.MaxPerCart,
 		Admission: s.Admission, Lane: laneWish(s.Lane), CurrentLane: laneName(s.CurrentLane), CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(),
@@ -44,13 +68,22 @@ type stockParams struct {
 }
 
 type putStockBody struct {
-	Stock          *int64    `json:"stock,omitempty" doc:"Units that exist. A new variant needs it, unless it is not tracked." example:"100"`
-	Tracked        *bool     `json:"tracked,omitempty" doc:"False makes the variant digital. New variants are tracked." example:"true"`
-	Backorder      *bool     `json:"backorder,omitempty" doc:"Allow holds beyond the stock; false for new variants." example:"false"`
-	HoldTTLSeconds *int32    `json:"hold_ttl_seconds,omitempty" doc:"How long a hold lasts; null or 0 for the service's default." example:"900"`
-	MaxPerCart     *int32    `json:"max_per_cart,omitempty" doc:"How many units one cart may hold at one time; null or 0 for no limit. It does not limit a customer, who can use several carts, or check out and add again." example:"5"`
-	Admission      *string   `json:"admission,omitempty" doc:"token: a caller that adds units to a cart needs an admission token, which requires METERED_COMMANDS_ENABLED. New variants are open."`
-	Lane           *laneWish `json:"lane,omitempty" doc:"hot pins the variant to the hot lane, normal to the normal one; auto removes the pin, and the service chooses the lane."`
+	Stock          *int64  `json:"stock,omitempty" doc:"Units that exist. A new variant needs it, unless it is not tracked." example:"100"`
+	Tracked        *bool   `json:"tracked,omitempty" doc:"False makes the variant digital. New variants are tracked." example:"true"`
+	Backorder      *bool   `json:"backorder,omitempty" doc:"Allow holds beyond the stock; false for new variants." example:"false"`
+	HoldTTLSeconds *int32  `json:"hold_ttl_seconds,omitempty" doc:"How long a hold lasts; null or 0 for the service's default." example:"900"`
+	MaxPerCart     *int32  `json:"max_per_cart,omitempty" doc:"How many units one cart may hold at one time; null or 0 for no limit. It does not limit a customer, who can use several carts, or check out and add again." example:"5"`
+	Admission      *string `json:"admission,omitempty" doc:"token: a caller that adds units to a cart needs an admission token, which requires METERED_COMMANDS_ENABLED. New variants are open."`
+	PreorderMax    *int64  `json:"preorder_max,omitempty" doc:"How far holds may exceed the stock; needs backorder. null or 0 for no limit." example:"50"`
+
+	SaleStartsAt          *time.Time `json:"sale_starts_at,omitempty" doc:"When units can be added, by the database's clock; null for at once." example:"2026-12-01T10:00:00Z"`
+	SaleEndsAt            *time.Time `json:"sale_ends_at,omitempty" doc:"Until when units can be added; null for no end." example:"2026-12-24T00:00:00Z"`
+	QuantityMin           *int32     `json:"quantity_min,omitempty" doc:"The least quantity of a cart; null or 0 for 1." example:"6"`
+	QuantityStep          *int32     `json:"quantity_step,omitempty" doc:"Of what the quantity of a cart is a multiple; null or 0 for 1." example:"6"`
+	MaxPerCustomer        *int32     `json:"max_per_customer,omitempty" doc:"How many units a customer may hold and have bought; null or 0 for no limit." example:"2"`
+	CustomerPeriodSeconds *int32     `json:"customer_period_seconds,omitempty" doc:"Of which last seconds max_per_customer counts, from the hold; null or 0 for all that is on record." example:"86400"`
+
+	Lane *laneWish `json:"lane,omitempty" doc:"hot pins the variant to the hot lane, normal to the normal one; auto removes the pin, and the service chooses the lane."`
 }
 
 func (b *putStockBody) fields() []field {
@@ -60,6 +93,13 @@ func (b *putStockBody) fields() []field {
 		{"backorder", false, optional(&b.Backorder, boolean())},
 		{"hold_ttl_seconds", false, clearable(&b.HoldTTLSeconds, whole[int32](0, ttlMax))},
 		{"max_per_cart", false, clearable(&b.MaxPerCart, whole[int32](0, inventory.MaxQuantity))},
+		{"preorder_max", false, clearable(&b.PreorderMax, whole[int64](0, inventory.MaxStock))},
+		{"sale_starts_at", false, instant(&b.SaleStartsAt)},
+		{"sale_ends_at", false, instant(&b.SaleEndsAt)},
+		{"quantity_min", false, clearable(&b.QuantityMin, whole[int32](0, inventory.MaxQuantity))},
+		{"quantity_step", false, clearable(&b.QuantityStep, whole[int32](0, inventory.MaxQuantity))},
+		{"max_per_customer", false, clearable(&b.MaxPerCustomer, whole[int32](0, inventory.MaxQuantity))},
+		{"customer_period_seconds", false, clearable(&b.CustomerPeriodSeconds, whole[int32](0, inventory.CustomerPeriodMax))},
 		{"admission", false, optional(&b.Admission, oneOf(inventory.AdmissionOpen, inventory.AdmissionToken))},
 		{"lane", false, optional(&b.Lane, oneOf(laneWishes()...))},
 	}
@@ -69,6 +109,10 @@ func (b *putStockBody) patch() inventory.StockPatch {
 	return inventory.StockPatch{
 		Stock: b.Stock, Tracked: b.Tracked, Backorder: b.Backorder,
 		HoldTTLSeconds: b.HoldTTLSeconds, MaxPerCart: b.MaxPerCart, Lane: (*lanes.Wish)(b.Lane), Admission: b.Admission,
+		PreorderMax: b.PreorderMax, Sale: &inventory.Sale{
+			StartsAt: b.SaleStartsAt, EndsAt: b.SaleEndsAt, QuantityMin: b.QuantityMin, QuantityStep: b.QuantityStep,
+			MaxPerCustomer: b.MaxPerCustomer, CustomerPeriodSeconds: b.CustomerPeriodSeconds,
+		},
 	}
 }
 

@@ -37,8 +37,8 @@ var (
 		},
 		{
 			Name: customerHeader, In: "header", Schema: idSchema("The customer's id."),
-			Description: "The customer whose rate counts the request, and the subject of the admission token. The cart's id if left out. " +
-				"Ignored without `METERED_COMMANDS_ENABLED`.",
+			Description: "The customer to whom max_per_customer applies, and with `METERED_COMMANDS_ENABLED` the rate, and the subject of the " +
+				"admission token. The cart's id if left out.",
 		},
 		{
 			Name: admissionHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString},

@@ -27,6 +27,8 @@ type inputs struct {
 	// locked.
 	cartHolds   map[reservationrows.HolderKey][]reservations.Reservation
 	lockedCarts map[reservationrows.HolderKey]bool
+	// bought is what customers hold and have bought, of variants that limit it.
+	bought bought
 	// units are the units of the blocks.
 	units map[Ref]blockUnits
 	// ended is how many due holds of blocks were ended already.
@@ -50,6 +52,7 @@ type decision struct {
 
 	cartHolds map[reservationrows.HolderKey][]reservations.Reservation // after the requests decided so far
 	pools     map[Ref]*unitPool
+	bought    bought
 }
 
 // demand is what the requests for one variant reserve, in units: the sum
@@ -70,6 +73,7 @@ func decide(requests []HoldRequest, in inputs) decision {
 		reserved: make(map[Ref]demand), short: make(map[Ref]bool),
 		waiting: make(map[Ref][]int64), left: make(map[reservationrows.HolderKey]Outcome),
 		cartHolds: make(map[reservationrows.HolderKey][]reservations.Reservation, len(in.cartHolds)), pools: unitPools(in.units),
+		bought: make(bought),
 	}
 	for key, held := range in.cartHolds {
 		d.cartHolds[key] = append([]reservations.Reservation(nil), held...)
@@ -119,7 +123,7 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 		inCart += units(held)
 	}
 	reserved := d.reserved[ref]
-	free := c.Stock - c.Reserved + in.due[ref] - reserved.net
+	free := c.capacity() - c.Reserved + in.due[ref] - reserved.net
 	switch {
 	case request.Replace && inCheckout(held):
 		return Cancelled
@@ -127,9 +131,11 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 		d.release(request, ref, held)
 		d.cartHolds[key] = nil
 		return Untracked
+	case c.Sale != nil && d.bySale(request, c.Sale, held, in) != "":
+		return d.bySale(request, c.Sale, held, in)
 	case c.MaxPerCart != nil && inCart > int64(*c.MaxPerCart), c.NamedUnits && request.Quantity > unitrows.UnitsMax:
 		return LimitExceeded
-	case !c.Backorder && free+own < request.Quantity:
+	case c.bounded() && free+own < request.Quantity:
 		if pool == nil { // the due holds of a block are ended already
 			d.short[ref] = true
 		}
@@ -153,6 +159,9 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 		d.cartHolds[key] = append(held, hold.Reservation)
 	}
 	d.holds = append(d.holds, hold)
+	if c.Sale != nil {
+		d.bought.add(request, hold.Replaces)
+	}
 	reserved.net += request.Quantity - own
 	reserved.peak = max(reserved.peak, reserved.net)
 	d.reserved[ref] = reserved
@@ -193,7 +202,7 @@ func (in *inputs) hold(request *HoldRequest, c *counter) reservationrows.Hold {
 	}
 	return reservationrows.Hold{Origin: request.Origin, Reservation: reservations.Reservation{
 		TenantID: request.TenantID, ReservationID: request.RequestID, ResourceKind: Kind, ResourceKey: request.VariantID,
-		HolderID: request.CartID, Quantity: request.Quantity, Status: reservations.Held,
+		HolderID: request.CartID, CustomerID: request.CustomerID, Quantity: request.Quantity, Status: reservations.Held,
 		FirstHeldAt: in.now, HeldAt: in.now, ExpiresAt: in.now.Add(min(ttl, in.LifetimeMax)),
 	}}
 }

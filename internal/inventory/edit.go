@@ -29,7 +29,8 @@ type editResult struct {
 	refused error
 }
 
-// patched returns the stock after the patch, or ErrBelowReserved.
+// patched returns the stock after the patch, or ErrBelowReserved or an
+// *InvalidError.
 func (s Stock) patched(p StockPatch) (Stock, error) {
 	due := s.due()
 	replace(&s.Stock, p.Stock)
@@ -39,7 +40,19 @@ func (s Stock) patched(p StockPatch) (Stock, error) {
 	replace(&s.Admission, p.Admission)
 	s.HoldTTLSeconds = cleared(s.HoldTTLSeconds, p.HoldTTLSeconds)
 	s.MaxPerCart = cleared(s.MaxPerCart, p.MaxPerCart)
-	s.Available = s.Stock - s.Reserved + due
+	switch {
+	case p.PreorderMax != nil && *p.PreorderMax > 0 && !s.Backorder:
+		return s, &InvalidError{Field: "preorder_max", Message: "needs backorder"}
+	case p.PreorderMax != nil && *p.PreorderMax > 0:
+		s.PreorderMax = p.PreorderMax
+	case p.PreorderMax != nil || !s.Backorder:
+		s.PreorderMax = nil
+	}
+	s.Sale = s.Sale.patched(p.Sale)
+	if err := s.Sale.validate(); err != nil {
+		return s, err
+	}
+	s.Available = s.Stock + s.preorders() - s.Reserved + due
 	if !s.covered() {
 		return s, ErrBelowReserved
 	}
@@ -98,12 +111,9 @@ func (p StockPatch) counts() string {
 // creates reports whether the patch suffices to make a variant.
 func (p StockPatch) creates() bool { return p.Stock != nil || p.Tracked != nil && !*p.Tracked }
 
-// newStock is the variant that the patch makes.
-func (p StockPatch) newStock(tenantID uuid.UUID, variantID string) Stock {
-	// Nothing is reserved and the stock is not below 0, so the patch cannot be
-	// refused.
-	s, _ := Stock{TenantID: tenantID, VariantID: variantID, Tracked: true, Lane: lanes.WishAuto, Admission: AdmissionOpen}.patched(p)
-	return s
+// newStock is the variant that the patch makes, or an *InvalidError.
+func (p StockPatch) newStock(tenantID uuid.UUID, variantID string) (Stock, error) {
+	return Stock{TenantID: tenantID, VariantID: variantID, Tracked: true, Lane: lanes.WishAuto, Admission: AdmissionOpen}.patched(p)
 }
 
 // editTx applies the edits in their order, each to what the ones before it
@@ -138,6 +148,8 @@ func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, or
 			after, refused = before.patched(e.patch)
 		case isNew && e.patch.creates():
 			after = stock
+		case e.patch.creates():
+			_, refused = e.patch.newStock(tenantID, e.variantID)
 		case e.delta != 0:
 			refused = ErrUnknownVariant
 		default:
@@ -182,10 +194,12 @@ func (e *edit) entry(before *Stock, after Stock, origin audit.Origin) (audit.Ent
 // condition is false, writes nothing. A patch that does not suffice to make a
 // variant is included only if the variant exists; stocks are never deleted.
 const openSQL = `
-INSERT INTO inventory_stocks AS s (tenant_id, variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
-SELECT $1, n.variant_id, n.stock, n.tracked, n.backorder, n.hold_ttl_seconds, n.max_per_cart, n.lane, n.admission
-FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::boolean[], $6::boolean[], $7::integer[], $8::integer[], $9::text[], $10::text[])
-    AS n (variant_id, creates, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
+INSERT INTO inventory_stocks AS s (tenant_id, variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission,
+                                   preorder_max, sale)
+SELECT $1, n.variant_id, n.stock, n.tracked, n.backorder, n.hold_ttl_seconds, n.max_per_cart, n.lane, n.admission, n.preorder_max, n.sale::jsonb
+FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::boolean[], $6::boolean[], $7::integer[], $8::integer[], $9::text[], $10::text[],
+            $11::bigint[], $12::text[])
+    AS n (variant_id, creates, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission, preorder_max, sale)
 WHERE n.creates
    OR EXISTS (SELECT FROM inventory_stocks AS e WHERE e.tenant_id = $1 AND e.variant_id = n.variant_id)
 ORDER BY n.variant_id
@@ -193,8 +207,8 @@ ON CONFLICT (tenant_id, variant_id) DO UPDATE
 SET updated_at = s.updated_at
 WHERE false
 RETURNING
-    s.tenant_id, s.variant_id, s.stock, s.reserved, s.stock - s.reserved AS available, s.tracked, s.backorder,
-    s.hold_ttl_seconds, s.max_per_cart, s.named_units, s.lane, s.admission, s.created_at, s.updated_at`
+    s.tenant_id, s.variant_id, s.stock, s.reserved, s.stock + coalesce(s.preorder_max, 0) - s.reserved AS available, s.tracked, s.backorder,
+    s.hold_ttl_seconds, s.max_per_cart, s.named_units, s.lane, s.admission, s.preorder_max, s.sale, s.created_at, s.updated_at`
 
 // readSQL is a separate statement after the lock, so that its snapshot has all
 // that was committed before.
@@ -209,19 +223,21 @@ func openTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit) (m
 		stocks  columns
 	)
 	for _, e := range edits {
+		stock, invalid := e.patch.newStock(tenantID, e.variantID)
+		suffices := e.patch.creates() && invalid == nil
 		i, seen := at[e.variantID]
 		if !seen {
 			at[e.variantID] = len(creates)
-			creates = append(creates, e.patch.creates())
-			stocks.add(e.patch.newStock(tenantID, e.variantID))
-		} else if !creates[i] && e.patch.creates() {
+			creates = append(creates, suffices)
+			stocks.add(stock)
+		} else if !creates[i] && suffices {
 			creates[i] = true
-			stocks.set(i, e.patch.newStock(tenantID, e.variantID))
+			stocks.set(i, stock)
 		}
 	}
 	b := &pgx.Batch{}
 	opened := pg.Collect(b, toStock, openSQL, tenantID, stocks.variant, creates, stocks.stock, stocks.tracked, stocks.backorder, stocks.ttl,
-		stocks.most, stocks.lane, stocks.admission)
+		stocks.most, stocks.lane, stocks.admission, stocks.preorders, stocks.sale)
 	read := pg.Collect(b, toStock, readSQL, tenantID, stocks.variant)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, nil, fmt.Errorf("lock %d stocks: %w", len(creates), err)
@@ -250,12 +266,14 @@ SET stock = w.stock,
     max_per_cart = w.max_per_cart,
     lane = w.lane,
     admission = w.admission,
+    preorder_max = w.preorder_max,
+    sale = w.sale::jsonb,
     updated_at = clock_timestamp()
-FROM unnest($2::text[], $3::bigint[], $4::boolean[], $5::boolean[], $6::integer[], $7::integer[], $8::text[], $9::text[])
-    AS w (variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission)
+FROM unnest($2::text[], $3::bigint[], $4::boolean[], $5::boolean[], $6::integer[], $7::integer[], $8::text[], $9::text[], $10::bigint[], $11::text[])
+    AS w (variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission, preorder_max, sale)
 WHERE s.tenant_id = $1
   AND s.variant_id = w.variant_id
-  AND (s.reserved <= w.stock OR w.backorder OR NOT w.tracked)
+  AND (s.reserved <= w.stock + coalesce(w.preorder_max, 0) OR w.backorder AND w.preorder_max IS NULL OR NOT w.tracked)
 RETURNING s.variant_id, s.updated_at`
 
 // writeTx writes the last state of each variant once, because an UPDATE applies
@@ -273,7 +291,7 @@ func writeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, writes map[stri
 	b := &pgx.Batch{}
 	if len(writes) > 0 {
 		written = pg.Collect(b, pgx.RowToStructByNameLax[Stock], writeSQL, tenantID, stocks.variant, stocks.stock, stocks.tracked, stocks.backorder,
-			stocks.ttl, stocks.most, stocks.lane, stocks.admission)
+			stocks.ttl, stocks.most, stocks.lane, stocks.admission, stocks.preorders, stocks.sale)
 	}
 	audit.Queue(b, entries)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
@@ -307,6 +325,8 @@ type columns struct {
 	tracked, backorder []bool
 	ttl, most          []*int32
 	lane, admission    []string
+	preorders          []*int64
+	sale               []*string
 }
 
 func (c *columns) add(s Stock) {
@@ -314,9 +334,11 @@ func (c *columns) add(s Stock) {
 	c.tracked, c.backorder = append(c.tracked, s.Tracked), append(c.backorder, s.Backorder)
 	c.ttl, c.most = append(c.ttl, s.HoldTTLSeconds), append(c.most, s.MaxPerCart)
 	c.lane, c.admission = append(c.lane, string(s.Lane)), append(c.admission, s.Admission)
+	c.preorders, c.sale = append(c.preorders, s.PreorderMax), append(c.sale, s.Sale.encode())
 }
 
 func (c *columns) set(i int, s Stock) {
 	c.stock[i], c.tracked[i], c.backorder[i] = s.Stock, s.Tracked, s.Backorder
 	c.ttl[i], c.most[i], c.lane[i], c.admission[i] = s.HoldTTLSeconds, s.MaxPerCart, string(s.Lane), s.Admission
+	c.preorders[i], c.sale[i] = s.PreorderMax, s.Sale.encode()
 }

@@ -133,9 +133,9 @@ SET stock = s.stock + d.stock, reserved = s.reserved + d.reserved, updated_at = 
 FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::boolean[])
      AS d (tenant_id, variant_id, stock, reserved, earliest, ended)
 WHERE s.tenant_id = d.tenant_id AND s.variant_id = d.variant_id
-  AND (d.reserved <= 0 OR s.backorder OR s.stock - s.reserved >= d.reserved)
+  AND (d.reserved <= 0 OR s.backorder AND s.preorder_max IS NULL OR s.stock + coalesce(s.preorder_max, 0) - s.reserved >= d.reserved)
   AND s.reserved + d.reserved >= 0
-  AND (s.reserved + d.reserved <= s.stock + d.stock OR s.backorder OR NOT s.tracked)`
+  AND (s.reserved + d.reserved <= s.stock + d.stock + coalesce(s.preorder_max, 0) OR s.backorder AND s.preorder_max IS NULL OR NOT s.tracked)`
 
 // passMax is past how many ended holds one statement moves due_from. It is more
 // than a transaction makes with one deadline.

@@ -72,6 +72,9 @@ func holdTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in inputs) (
 	if err != nil {
 		return nil, err
 	}
+	if err := in.readBoughtTx(ctx, tx, requests); err != nil {
+		return nil, err
+	}
 	if err := in.readUnitsTx(ctx, tx, requests); err != nil {
 		return nil, err
 	}

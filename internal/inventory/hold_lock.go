@@ -112,7 +112,7 @@ func (in *inputs) countExpired(due []reservations.Reservation) {
 	}
 	maps.DeleteFunc(in.expiring, func(ref Ref, due []reservations.Reservation) bool {
 		c := in.counters[ref]
-		return c == nil || c.Reserved < units(due) || c.Reserved > c.Stock && !c.Backorder && c.Tracked
+		return c == nil || c.Reserved < units(due) || c.Reserved > c.capacity() && c.bounded() && c.Tracked
 	})
 	for ref, due := range in.expiring {
 		in.counters[ref].Reserved -= units(due)

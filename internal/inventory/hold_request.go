@@ -13,7 +13,9 @@ type HoldRequest struct {
 	// rules out a second one for the same request.
 	TenantID, RequestID uuid.UUID
 	CartID, VariantID   string
-	Quantity            int64
+	// CustomerID is whose limits apply; empty: the cart is its own customer.
+	CustomerID string
+	Quantity   int64
 	// UnitIDs are the units of a block that the request wants, Quantity of
 	// them, all distinct. If it is empty and the variant is a block, any
 	// Quantity units will do; neighbours, if Contiguous is set.
@@ -41,7 +43,9 @@ type HoldRequest struct {
 
 // dependsOnHolds reports whether the outcome depends on what the cart holds of
 // the variant.
-func (r *HoldRequest) dependsOnHolds(c *counter) bool { return r.Replace || c.MaxPerCart != nil }
+func (r *HoldRequest) dependsOnHolds(c *counter) bool {
+	return r.Replace || c.MaxPerCart != nil || c.Sale != nil && (c.Sale.QuantityMin != nil || c.Sale.QuantityStep != nil)
+}
 
 // isParticular reports whether the request wants units of a block that it names,
 // or neighbours.
@@ -63,14 +67,16 @@ type Outcome string
 
 // The outcomes, in order of precedence: the first that applies is returned.
 const (
-	ExpiredInQueue Outcome = "expired_in_queue" // Stale
-	UnknownVariant Outcome = "unknown_variant"  // the tenant has no such variant or block, or the block no such unit
-	Untracked      Outcome = "untracked"        // a digital variant: granted, nothing is held; after Cancelled, if Replace is set
-	Cancelled      Outcome = "cancelled"        // what it replaces is locked to a checkout
-	LimitExceeded  Outcome = "limit_exceeded"   // the cart would hold more than max_per_cart; more than unitrows.UnitsMax units of a block
-	OutOfStock     Outcome = "out_of_stock"     // more than is available, and no backorder; a named unit is taken
-	Granted        Outcome = "granted"          // held
-	NotNeeded      Outcome = "not_needed"       // of a set: another request serves the line, or another line is short
+	ExpiredInQueue Outcome = "expired_in_queue"     // Stale
+	UnknownVariant Outcome = "unknown_variant"      // the tenant has no such variant or block, or the block no such unit
+	Untracked      Outcome = "untracked"            // a digital variant: granted, nothing is held; after Cancelled, if Replace is set
+	Cancelled      Outcome = "cancelled"            // what it replaces is locked to a checkout
+	NotOnSale      Outcome = "not_on_sale"          // before the sale starts, or after it ended; what lowers a quantity is granted
+	NotAllowed     Outcome = "quantity_not_allowed" // the cart would hold less than quantity_min, or no multiple of quantity_step
+	LimitExceeded  Outcome = "limit_exceeded"       // the cart would hold more than max_per_cart, or its customer have more than max_per_customer; more than unitrows.UnitsMax units of a block
+	OutOfStock     Outcome = "out_of_stock"         // more than is available, and no backorder; a named unit is taken
+	Granted        Outcome = "granted"              // held
+	NotNeeded      Outcome = "not_needed"           // of a set: another request serves the line, or another line is short
 
 	// The others are not decisions: another transaction has locked a row on
 	// which the decision depends, and nothing is written for the request. The

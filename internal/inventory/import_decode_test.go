@@ -62,7 +62,7 @@ func TestReadHeader(t *testing.T) {
 func TestDecodeRows(t *testing.T) {
 	t.Parallel()
 	const header = "variant_id,stock,tracked,backorder,hold_ttl_seconds,max_per_cart,lane\n"
-	all := StockPatch{new(int64(7)), new(true), new(false), new(int32(900)), new(int32(5)), new(lanes.WishHot), nil}
+	all := StockPatch{new(int64(7)), new(true), new(false), new(int32(900)), new(int32(5)), new(lanes.WishHot), nil, nil, nil}
 	cleared := StockPatch{HoldTTLSeconds: new(int32), MaxPerCart: new(int32)}
 	for _, c := range []struct {
 		csv, ndjson string

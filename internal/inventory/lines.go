@@ -91,7 +91,7 @@ func (d *decision) most(request *HoldRequest, in *inputs) int64 {
 	}
 	ref := Ref{request.TenantID, request.VariantID}
 	c := in.counters[ref]
-	return min(max(c.Stock-c.Reserved+in.due[ref]-d.reserved[ref].net, 0), request.Quantity)
+	return min(max(c.capacity()-c.Reserved+in.due[ref]-d.reserved[ref].net, 0), request.Quantity)
 }
 
 // savedSet is what a set may change of a decision.
@@ -123,6 +123,7 @@ func (d *decision) restore(s savedSet) {
 		if pool := d.pools[ref]; pool != nil {
 			pool.give(hold.UnitIDs)
 		}
+		d.bought.undo(&hold.Reservation)
 		delete(d.reserved, ref)
 		if _, followed := d.cartHolds[key]; followed {
 			d.cartHolds[key] = s.cartHolds[key]

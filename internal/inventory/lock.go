@@ -30,10 +30,24 @@ type counter struct {
 	HoldTTLSeconds     *int32
 	MaxPerCart         *int32
 	NamedUnits         bool
+	PreorderMax        *int64
+	Sale               *Sale
+}
+
+// bounded reports whether the units that can be held have a limit.
+func (c *counter) bounded() bool { return !c.Backorder || c.PreorderMax != nil }
+
+// capacity is how many units can be held, if that is bounded.
+func (c *counter) capacity() int64 {
+	if c.PreorderMax == nil {
+		return c.Stock
+	}
+	return c.Stock + *c.PreorderMax
 }
 
 const lockSQL = `
-SELECT s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder, s.hold_ttl_seconds, s.max_per_cart, s.named_units
+SELECT s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder, s.hold_ttl_seconds, s.max_per_cart, s.named_units,
+       s.preorder_max, s.sale
 FROM inventory_stocks s
 JOIN unnest($1::uuid[], $2::text[]) AS wanted (tenant_id, variant_id) USING (tenant_id, variant_id)
 ORDER BY s.tenant_id, s.variant_id

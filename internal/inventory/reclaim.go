@@ -77,7 +77,7 @@ func (d *decision) lacking(in *inputs) map[Ref]int64 {
 		c := in.counters[ref]
 		// at the moment of the greatest demand, because the record shows every
 		// moment
-		if n := d.reserved[ref].peak - (c.Stock - c.Reserved); n > 0 && !c.Backorder {
+		if n := d.reserved[ref].peak - (c.capacity() - c.Reserved); n > 0 && c.bounded() {
 			lacking[ref] = n
 		}
 	}

@@ -38,6 +38,11 @@ type StockPatch struct {
 	Lane *lanes.Wish
 	// Admission is AdmissionOpen or AdmissionToken.
 	Admission *string
+	// PreorderMax is 1 to MaxStock, and needs Backorder; 0 clears it, and so does
+	// Backorder false.
+	PreorderMax *int64
+	// Sale changes the rules that it has: 0, or the zero time, clears a rule.
+	Sale *Sale
 }
 
 // Validate checks every field's range. The error is an [*InvalidError].
@@ -51,11 +56,36 @@ func (p StockPatch) Validate() error {
 	if err := between("max_per_cart", p.MaxPerCart, MaxQuantity); err != nil {
 		return err
 	}
+	if err := between("preorder_max", p.PreorderMax, int64(MaxStock)); err != nil {
+		return err
+	}
+	if err := p.validateSale(); err != nil {
+		return err
+	}
 	if p.Lane != nil && !slices.Contains(lanes.Wishes(), *p.Lane) {
 		return &InvalidError{Field: "lane", Message: "must be " + lanes.Either(lanes.Wishes())}
 	}
 	if p.Admission != nil && *p.Admission != AdmissionOpen && *p.Admission != AdmissionToken {
 		return &InvalidError{Field: "admission", Message: "must be open or token"}
+	}
+	return nil
+}
+
+func (p StockPatch) validateSale() error {
+	if p.Sale == nil {
+		return nil
+	}
+	for _, f := range []struct {
+		name  string
+		value *int32
+		most  int32
+	}{
+		{"quantity_min", p.Sale.QuantityMin, MaxQuantity}, {"quantity_step", p.Sale.QuantityStep, MaxQuantity},
+		{"max_per_customer", p.Sale.MaxPerCustomer, MaxQuantity}, {"customer_period_seconds", p.Sale.CustomerPeriodSeconds, CustomerPeriodMax},
+	} {
+		if err := between(f.name, f.value, f.most); err != nil {
+			return err
+		}
 	}
 	return nil
 }

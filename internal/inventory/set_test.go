@@ -27,7 +27,7 @@ func TestSetMakesAVariant(t *testing.T) {
 			want:  stockRow{Stock: 7, Tracked: true, Lane: "auto"},
 		},
 		"everything": {
-			patch: patch{new(int64(7)), new(false), new(true), new(int32(900)), new(int32(5)), new(lanes.WishHot), new("token")},
+			patch: patch{new(int64(7)), new(false), new(true), new(int32(900)), new(int32(5)), new(lanes.WishHot), new("token"), nil, nil},
 			want:  stockRow{7, 0, false, true, new(int32(900)), new(int32(5)), "hot", true},
 		},
 		"the maximum": {

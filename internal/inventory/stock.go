@@ -82,16 +82,106 @@ type Stock struct {
 	CurrentLane lanes.Lane `db:"-"`
 	// Admission is AdmissionOpen or AdmissionToken.
 	Admission string
+	// PreorderMax is how far Reserved may exceed Stock if Backorder is set, and
+	// part of Available; nil: without limit.
+	PreorderMax *int64
+	// Sale has the rules of its sale, nil for none.
+	Sale      *Sale
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
+// Sale is when and how a variant is sold. A nil field is no rule.
+type Sale struct {
+	// StartsAt and EndsAt bound when units can be added, by the database's clock
+	// when the request is decided. What was held before the end can be checked
+	// out, and its quantity lowered.
+	StartsAt *time.Time `json:"starts_at,omitempty"`
+	EndsAt   *time.Time `json:"ends_at,omitempty"`
+	// QuantityMin is the least quantity of a cart, and QuantityStep of what its
+	// quantity must be a multiple; both 1 to MaxQuantity.
+	QuantityMin  *int32 `json:"quantity_min,omitempty"`
+	QuantityStep *int32 `json:"quantity_step,omitempty"`
+	// MaxPerCustomer is how many units a customer may hold and have committed, 1
+	// to MaxQuantity: of those held in the last CustomerPeriodSeconds, or of all
+	// that are on record.
+	MaxPerCustomer        *int32 `json:"max_per_customer,omitempty"`
+	CustomerPeriodSeconds *int32 `json:"customer_period_seconds,omitempty"`
+}
+
+// CustomerPeriodMax is the longest CustomerPeriodSeconds, ten years.
+const CustomerPeriodMax = 10 * 366 * 24 * 60 * 60
+
+// patched returns the rules after a patch, of which a zero value clears a rule,
+// nil for none.
+func (s *Sale) patched(p *Sale) *Sale {
+	after := Sale{}
+	if s != nil {
+		after = *s
+	}
+	if p != nil {
+		after.StartsAt, after.EndsAt = clearedTime(after.StartsAt, p.StartsAt), clearedTime(after.EndsAt, p.EndsAt)
+		after.QuantityMin, after.QuantityStep = cleared(after.QuantityMin, p.QuantityMin), cleared(after.QuantityStep, p.QuantityStep)
+		after.MaxPerCustomer = cleared(after.MaxPerCustomer, p.MaxPerCustomer)
+		after.CustomerPeriodSeconds = cleared(after.CustomerPeriodSeconds, p.CustomerPeriodSeconds)
+	}
+	if after == (Sale{}) {
+		return nil
+	}
+	return &after
+}
+
+// validate checks the rules against each other.
+func (s *Sale) validate() error {
+	switch {
+	case s == nil:
+	case s.StartsAt != nil && s.EndsAt != nil && !s.EndsAt.After(*s.StartsAt):
+		return &InvalidError{Field: "sale_ends_at", Message: "must be after sale_starts_at"}
+	case s.CustomerPeriodSeconds != nil && s.MaxPerCustomer == nil:
+		return &InvalidError{Field: "customer_period_seconds", Message: "needs max_per_customer"}
+	}
+	return nil
+}
+
+// encode returns the rules as the column has them, nil for none.
+func (s *Sale) encode() *string {
+	if s == nil {
+		return nil
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic("inventory: the rules of a sale: " + err.Error()) // no value of its types fails
+	}
+	return new(string(text))
+}
+
+func clearedTime(field, value *time.Time) *time.Time {
+	switch {
+	case value == nil:
+		return field
+	case value.IsZero():
+		return nil
+	}
+	return new(value.UTC().Truncate(time.Microsecond))
+}
+
 // due is how many units are held past their deadline, as far as Available
 // counts them.
-func (s Stock) due() int64 { return s.Available - s.Stock + s.Reserved }
+func (s Stock) due() int64 { return s.Available - s.Stock - s.preorders() + s.Reserved }
+
+// preorders is how many units may be held beyond the stock, as far as Available
+// counts them.
+func (s Stock) preorders() int64 {
+	if s.PreorderMax == nil {
+		return 0
+	}
+	return *s.PreorderMax
+}
 
 // covered is the condition of the CHECK inventory_stocks_no_oversell.
-func (s Stock) covered() bool { return s.Reserved <= s.Stock || s.Backorder || !s.Tracked }
+func (s Stock) covered() bool {
+	return s.Reserved <= s.Stock+s.preorders() || s.Backorder && s.PreorderMax == nil || !s.Tracked
+}
 
 // InvalidError is bad input: Field is where it came in, by its JSON name, and
 // Message what is wrong with it, in words for the caller.
@@ -121,6 +211,8 @@ type snapshot struct {
 	MaxPerCart     *int32     `json:"max_per_cart"`
 	Lane           lanes.Wish `json:"lane"`
 	Admission      string     `json:"admission"`
+	PreorderMax    *int64     `json:"preorder_max,omitempty"`
+	Sale           *Sale      `json:"sale,omitempty"`
 }
 
 // Target is the target of a stock's audit rows.
@@ -152,6 +244,7 @@ func (s Stock) encode() (json.RawMessage, error) {
 	b, err := json.Marshal(snapshot{
 		VariantID: s.VariantID, Stock: s.Stock, Reserved: s.Reserved, Tracked: s.Tracked, Backorder: s.Backorder,
 		HoldTTLSeconds: s.HoldTTLSeconds, MaxPerCart: s.MaxPerCart, Lane: s.Lane, Admission: s.Admission,
+		PreorderMax: s.PreorderMax, Sale: s.Sale,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode stock %s: %w", s.VariantID, err)

@@ -28,7 +28,7 @@ SELECT
     s.variant_id,
     s.stock,
     s.reserved,
-    s.stock - s.reserved + due.quantity AS available,
+    s.stock + coalesce(s.preorder_max, 0) - s.reserved + due.quantity AS available,
     s.tracked,
     s.backorder,
     s.hold_ttl_seconds,
@@ -36,6 +36,8 @@ SELECT
     s.named_units,
     s.lane,
     s.admission,
+    s.preorder_max,
+    s.sale,
     s.created_at,
     s.updated_at
 FROM inventory_stocks AS s

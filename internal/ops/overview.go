@@ -195,7 +195,7 @@ func variantOf(s inventory.Stock, v lanes.Variant, rate float64) OverviewVariant
 	return OverviewVariant{
 		VariantID: s.VariantID, Stock: s.Stock, Reserved: s.Reserved, Available: s.Available, Tracked: s.Tracked, Backorder: s.Backorder,
 		Lane: v.Lane(), Pinned: v.Pinned, RatePerSecond: rounded(rate),
-		SoldOut: s.Tracked && !s.Backorder && s.Available <= 0,
+		SoldOut: s.Tracked && (!s.Backorder || s.PreorderMax != nil) && s.Available <= 0,
 	}
 }
 

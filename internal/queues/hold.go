@@ -64,7 +64,7 @@ func (d *decider) holdRequests(claimed []requests.Request, now time.Time) (asks 
 // holdRequest translates a request for units of one variant.
 func holdRequest(r *requests.Request) inventory.HoldRequest {
 	ask := inventory.HoldRequest{
-		TenantID: r.TenantID, RequestID: r.RequestID, CartID: r.CartID, VariantID: r.VariantID,
+		TenantID: r.TenantID, RequestID: r.RequestID, CartID: r.CartID, CustomerID: r.CustomerID, VariantID: r.VariantID,
 		Quantity: int64(r.Quantity), Replace: r.Kind == requests.Set, Origin: requestrows.OriginOf(r),
 	}
 	if r.Units != nil {

@@ -42,7 +42,7 @@ func (s *severalLines) set(r *requests.Request, set int) (asks []inventory.HoldR
 			s.parts = append(s.parts, part)
 			ask := holdRequest(&requests.Request{
 				TenantID: r.TenantID, RequestID: part.RequestID, CartID: r.CartID, VariantID: variant, Quantity: line.Quantity, Units: line.Units,
-				ActorID: r.ActorID, CorrelationID: r.CorrelationID,
+				ActorID: r.ActorID, CorrelationID: r.CorrelationID, CustomerID: r.CustomerID,
 			})
 			ask.Set, ask.Line, ask.Split, ask.Partial = set, place, line.Split, r.Lines.Partial
 			asks = append(asks, ask)

@@ -10,11 +10,14 @@ type Availability struct {
 	VariantID string `json:"variant_id"`
 	Stock     int64  `json:"stock"`
 	Reserved  int64  `json:"reserved"`
-	// Available is Stock − Reserved. The units of due holds become available
+	// Available is Stock + PreorderMax − Reserved. The units of due holds become available
 	// when their expiry is recorded.
 	Available int64 `json:"available"`
 	Tracked   bool  `json:"tracked"`
 	Backorder bool  `json:"backorder"`
+	// PreorderMax is how far Reserved may exceed Stock if Backorder is set, 0 for
+	// no limit; it is part of Available.
+	PreorderMax int64 `json:"preorder_max,omitempty"`
 }
 
 // availability is stocks.availability, with a key per variant.
@@ -53,6 +56,6 @@ func applyAvailability(a *Availability, e *Event) Availability {
 	if e.Kind != StockChanged {
 		a.VariantID = e.ResourceKey
 	}
-	a.Available = a.Stock - a.Reserved
+	a.Available = a.Stock + a.PreorderMax - a.Reserved
 	return *a
 }

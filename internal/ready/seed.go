@@ -16,7 +16,7 @@ import (
 // seedBatch is how many stocks are locked at a time.
 const seedBatch = 200
 
-const stockColumns = `s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder`
+const stockColumns = `s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder, coalesce(s.preorder_max, 0)`
 
 // pageSQL pages through the stocks, and reports which of them have no state.
 const pageSQL = `
@@ -227,8 +227,8 @@ type stockRow struct {
 func (s *Set) readStocks(ctx context.Context, db audit.Querier, sql string, args ...any) ([]stockRow, error) {
 	rows, _ := db.Query(ctx, sql, args...)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (k stockRow, err error) {
-		err = row.Scan((*[16]byte)(&k.TenantID), &k.VariantID, &k.Stock, &k.Reserved, &k.Tracked, &k.Backorder)
-		k.Key.Key, k.Available = k.VariantID, k.Stock-k.Reserved
+		err = row.Scan((*[16]byte)(&k.TenantID), &k.VariantID, &k.Stock, &k.Reserved, &k.Tracked, &k.Backorder, &k.PreorderMax)
+		k.Key.Key, k.Available = k.VariantID, k.Stock+k.PreorderMax-k.Reserved
 		return k, err
 	})
 }

@@ -105,7 +105,7 @@ func PartOf(r *requests.Request, place int, variantID string, quantity int64) Su
 	return Submission{
 		TenantID: r.TenantID, RequestID: NewID(), Kind: requests.Add, CartID: r.CartID, VariantID: variantID, Quantity: int32(quantity),
 		Units: r.Lines.Items[place].Units, ParentID: r.RequestID, Line: int16(place),
-		CorrelationID: r.CorrelationID, ActorID: r.ActorID, traceParent: r.TraceParent,
+		CorrelationID: r.CorrelationID, ActorID: r.ActorID, CustomerID: r.CustomerID, traceParent: r.TraceParent,
 	}
 }
 

@@ -85,7 +85,7 @@ func Retry(ctx context.Context, db Querier, tenantID, requestID uuid.UUID) (Subm
 		return Submission{}, ErrRetryCancelled
 	}
 	again := Submission{
-		TenantID: tenantID, Kind: r.Kind, CartID: r.CartID, VariantID: r.VariantID, Quantity: r.Quantity, Units: r.Units, Lines: r.Lines,
+		TenantID: tenantID, Kind: r.Kind, CartID: r.CartID, VariantID: r.VariantID, Quantity: r.Quantity, Units: r.Units, Lines: r.Lines, CustomerID: r.CustomerID,
 		RetryOf: requestID,
 	}
 	retries, err := Retries(ctx, db, []Ref{RefOf(&r)})

@@ -44,6 +44,8 @@ type Submission struct {
 	// CorrelationID is recorded in the audit rows; if empty, it is the
 	// request's id. ActorID names the caller there.
 	CorrelationID, ActorID string
+	// CustomerID is whose limits apply; empty: the cart is its own customer.
+	CustomerID string
 	// RetryOf names the failed request that an operator tries again: see Retry.
 	// Only one request retries it.
 	RetryOf uuid.UUID
@@ -82,6 +84,11 @@ func (s *Submission) Validate() error {
 	}
 	if err := ValidateToken("correlation_id", s.CorrelationID); err != nil {
 		return err
+	}
+	if s.CustomerID != "" {
+		if err := invalid.Check("customer_id", s.CustomerID, inventory.MaxIDLength); err != nil {
+			return err
+		}
 	}
 	return ValidateToken("actor_id", s.ActorID)
 }
@@ -137,6 +144,7 @@ func (s *Submission) request(r requests.Request) requests.Request {
 	r.TenantID, r.RequestID, r.Kind = s.TenantID, s.RequestID, cmp.Or(s.Kind, requests.Add)
 	r.CartID, r.VariantID, r.Quantity, r.Units, r.Lines, r.Line = s.CartID, s.VariantID, s.Quantity, s.Units, s.Lines, s.Line
 	r.ActorID, r.CorrelationID, r.TraceParent = s.ActorID, s.CorrelationID, s.traceParent
+	r.CustomerID = s.CustomerID
 	if r.CorrelationID == "" {
 		r.CorrelationID = s.RequestID.String()
 	}

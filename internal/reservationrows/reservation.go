@@ -65,8 +65,9 @@ type Reservation struct {
 	// ResourceWindow narrows it, as canonical JSON; empty for a resource
 	// without windows.
 	ResourceWindow string
-	// HolderID is the holder: a cart.
-	HolderID string
+	// HolderID is the holder: a cart. CustomerID is whose limits count it; empty:
+	// the cart is its own customer.
+	HolderID, CustomerID string
 	// Quantity is in units, at least 1.
 	Quantity      int64
 	Status        Status
@@ -95,7 +96,8 @@ func (r *Reservation) InCheckout() bool { return r.Status == Held && r.CheckoutI
 // columns is the one column list of a Reservation, read by scan.
 const columns = `r.tenant_id, r.reservation_id, r.resource_kind, r.resource_key, coalesce(r.resource_window, ''),
        r.holder_id, r.quantity, r.status,
-       coalesce(r.release_reason, ''), r.first_held_at, r.held_at, r.expires_at, r.ended_at, r.unit_ids, r.checkout_id`
+       coalesce(r.release_reason, ''), r.first_held_at, r.held_at, r.expires_at, r.ended_at, r.unit_ids, r.checkout_id,
+       coalesce(r.customer_id, '')`
 
 // toReservation reads a row of columns.
 func toReservation(row pgx.CollectableRow) (Reservation, error) { return scan(row) }
@@ -124,6 +126,7 @@ func scan(row pgx.CollectableRow, added ...any) (r Reservation, err error) {
 		(*[16]byte)(&r.TenantID), (*[16]byte)(&r.ReservationID), &r.ResourceKind, &r.ResourceKey, &r.ResourceWindow,
 		&r.HolderID, &r.Quantity, (*string)(&r.Status),
 		(*string)(&r.ReleaseReason), &r.FirstHeldAt, &r.HeldAt, &r.ExpiresAt, &r.EndedAt, &r.UnitIDs, &checkout,
+		&r.CustomerID,
 	}, added...)...)
 	if checkout != nil {
 		r.CheckoutID = *checkout

@@ -312,7 +312,7 @@ var invariants = map[string]string{
 		FROM inventory_stocks s
 		WHERE s.reserved <> (SELECT coalesce(sum(r.quantity), 0) FROM reservations r
 		                     WHERE r.tenant_id = s.tenant_id AND r.resource_key = s.variant_id AND r.status = 'held')
-		   OR s.reserved < 0 OR (s.reserved > s.stock AND NOT s.backorder AND s.tracked)`,
+		   OR s.reserved < 0 OR (s.reserved > s.stock + coalesce(s.preorder_max, 0) AND NOT (s.backorder AND s.preorder_max IS NULL) AND s.tracked)`,
 	"requests that are done without a hold, or have one without being done": `
 		SELECT count(*)
 		FROM reservation_requests r

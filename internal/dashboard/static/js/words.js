@@ -81,7 +81,9 @@ export function shortId(id) {
 const reasons = {
   out_of_stock: "Sold out",
   unknown_variant: "No such variant",
-  limit_exceeded: "More than a cart may hold",
+  not_on_sale: "Not on sale at that time",
+  quantity_not_allowed: "Not sold in that quantity",
+  limit_exceeded: "More than a cart or a customer may hold",
   cancelled: "Cancelled by the buyer",
   expired_in_queue: "Waited too long in the queue",
   internal_error: "Internal error",
