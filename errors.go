@@ -18,11 +18,14 @@ import (
 // error: it has a Reason.
 var (
 	// ErrUnknownVariant means that the tenant has no stock of that id (Stock,
-	// AdjustStock, Pin, MintAdmission).
+	// AdjustStock, TransferStock, DeleteStock, Pin, MintAdmission).
 	ErrUnknownVariant = inventory.ErrUnknownVariant
 	// ErrBelowReserved means that the stock would be less than what is held of
-	// it (SetStock, AdjustStock).
+	// it (SetStock, AdjustStock, DeleteStock).
 	ErrBelowReserved = inventory.ErrBelowReserved
+	// ErrOutOfStock means that fewer units are free than are to be moved
+	// (TransferStock).
+	ErrOutOfStock = inventory.ErrOutOfStock
 	// ErrCartEmpty means that the cart holds nothing (Checkout, BeginCheckout,
 	// Extend).
 	ErrCartEmpty = inventory.ErrCartEmpty

@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -95,6 +96,89 @@ func (t *Tenant) AdjustStock(ctx context.Context, variant string, delta int64, o
 // AdjustStockTx is AdjustStock in the caller's transaction. It locks the stock.
 func (t *Tenant) AdjustStockTx(ctx context.Context, tx pgx.Tx, variant string, delta int64, opts *CallOpts) (Stock, error) {
 	return t.adjustStock(variant, delta, opts).inTx(ctx, tx)
+}
+
+// StockTransfer are two stocks after a transfer between them.
+type StockTransfer struct{ From, To Stock }
+
+// TransferStock moves units from one variant's stock to another's, both or
+// neither.
+//
+// Errors: *InvalidError, ErrUnknownVariant, ErrOutOfStock if from has fewer free
+// units, ErrKeyReused, ErrOutcomeUnknown.
+func (t *Tenant) TransferStock(ctx context.Context, from, to string, quantity int64, opts *CallOpts) (StockTransfer, error) {
+	moved, err := t.transferStock(from, to, quantity, opts).run(ctx)
+	if errors.Is(err, ErrOutOfStock) && t.expireDue(ctx, from) {
+		return t.transferStock(from, to, quantity, opts).run(ctx)
+	}
+	return moved, err
+}
+
+// TransferStockTx is TransferStock in the caller's transaction. It locks both
+// stocks. Units of due holds are free once their expiry is recorded.
+func (t *Tenant) TransferStockTx(ctx context.Context, tx pgx.Tx, from, to string, quantity int64, opts *CallOpts) (StockTransfer, error) {
+	return t.transferStock(from, to, quantity, opts).inTx(ctx, tx)
+}
+
+func (t *Tenant) transferStock(from, to string, quantity int64, opts *CallOpts) *call[StockTransfer] {
+	return &call[StockTransfer]{
+		tenant: t, opts: opts, verb: "TransferStock", args: []any{from, to, quantity, opts.origin().Reason},
+		do: func(ctx context.Context, tx pgx.Tx) (StockTransfer, error, error) {
+			source, target, err := inventory.TransferTx(ctx, tx, t.TenantID, from, to, quantity, opts.origin())
+			if err != nil {
+				return StockTransfer{}, nil, err
+			}
+			stocks, err := t.withLanes(ctx, tx, []Stock{source, target})
+			return StockTransfer{stocks[0], stocks[1]}, nil, err
+		},
+	}
+}
+
+// expireDue records the expiry of due holds of a variant, and reports whether
+// there were any.
+func (t *Tenant) expireDue(ctx context.Context, variant string) bool {
+	expired, err := inventory.ExpireVariant(ctx, t.client.db, inventory.Ref{TenantID: t.TenantID, VariantID: variant}, expireMax)
+	return err == nil && expired > 0
+}
+
+// expireMax is how many due holds a transfer or a deletion expires.
+const expireMax = 1000
+
+// DeleteStock deletes a variant, or a block with its units. The record stays.
+// Requests for it then fail with unknown_variant. A later SetStock of the same
+// id makes a new variant.
+//
+// Errors: *InvalidError, ErrUnknownVariant, ErrBelowReserved while units are
+// held, ErrKeyReused, ErrOutcomeUnknown.
+func (t *Tenant) DeleteStock(ctx context.Context, variant string, opts *CallOpts) error {
+	_, err := t.deleteStock(variant, opts).run(ctx)
+	if errors.Is(err, ErrBelowReserved) && t.expireDue(ctx, variant) {
+		_, err = t.deleteStock(variant, opts).run(ctx)
+	}
+	return err
+}
+
+// DeleteStockTx is DeleteStock in the caller's transaction, which must be READ
+// COMMITTED. It locks the variant's slot, if it is hot, and then its stock.
+func (t *Tenant) DeleteStockTx(ctx context.Context, tx pgx.Tx, variant string, opts *CallOpts) error {
+	_, err := t.deleteStock(variant, opts).inTx(ctx, tx)
+	return err
+}
+
+func (t *Tenant) deleteStock(variant string, opts *CallOpts) *call[struct{}] {
+	return &call[struct{}]{
+		tenant: t, opts: opts, verb: "DeleteStock", args: []any{variant},
+		do: func(ctx context.Context, tx pgx.Tx) (struct{}, error, error) {
+			stock, err := inventory.Get(ctx, tx, t.TenantID, variant)
+			if err == nil && stock.Lane != lanes.WishAuto { // a pin would outlive the variant
+				_, _, err = inventory.SetInLaneTx(ctx, tx, t.client.inserter, t.TenantID, variant, StockPatch{Lane: new(lanes.WishAuto)}, opts.origin())
+			}
+			if err == nil {
+				err = inventory.DeleteTx(ctx, tx, t.TenantID, variant, opts.origin())
+			}
+			return struct{}{}, nil, err
+		},
+	}
 }
 
 // withLanes sets the current lanes of the stocks.

@@ -81,6 +81,20 @@ func (s *fixture) ask(tenant uuid.UUID, kind requests.Kind, cart, variant string
 	return id
 }
 
+// moveStocks transfers units, and deletes a stock that is then made again.
+func (s *fixture) moveStocks(tenant uuid.UUID) {
+	s.TB.Helper()
+	for _, stock := range []int64{3, 5} {
+		s.set(tenant, "brief", inventory.StockPatch{Stock: &stock})
+		s.Must(pgx.BeginFunc(s.TB.Context(), s.DB, func(tx pgx.Tx) error {
+			_, _, err := inventory.TransferTx(s.TB.Context(), tx, tenant, "brief", "sofa", 2, clerk)
+			return err
+		}))
+		s.Must(pgx.BeginFunc(s.TB.Context(), s.DB, func(tx pgx.Tx) error { return inventory.DeleteTx(s.TB.Context(), tx, tenant, "brief", clerk) }))
+	}
+	s.set(tenant, "brief", inventory.StockPatch{Stock: new(int64(1))})
+}
+
 // askLines submits requests of several lines: one that is decided at once, one
 // that comes up short, and one with a hot variant that comes up short.
 func (s *fixture) askLines(tenant uuid.UUID) {
@@ -144,6 +158,7 @@ func (s *fixture) writeHistory() {
 		s.ask(tenant, requests.Set, "cart-new", "hat", 1) // decided in the same drain
 		s.ask(tenant, requests.Add, "cart-flip", "flip", 1)
 		s.askLines(tenant)
+		s.moveStocks(tenant)
 		brief := s.ask(tenant, requests.Add, "cart-late", "candle", 1)
 		s.drain()
 		s.retry(tenant, failed)

@@ -48,7 +48,7 @@ WITH event AS (
            a.before, a.after, coalesce(a.quantity, 0) AS quantity
     FROM audit_log AS a
     WHERE a.audit_id > @after
-      AND (a.action IN ('stock.set', 'stock.adjusted')
+      AND (a.action IN ('stock.set', 'stock.adjusted', 'stock.deleted')
            OR (a.action = 'reservation.committed' AND a.resource_kind = 'inventory.variant'))
 ), counted AS MATERIALIZED (
     SELECT event.*, sum(quantity) OVER stock AS sold, sum(quantity) OVER (PARTITION BY tenant_id, variant_id) AS sold_until_now
@@ -84,7 +84,7 @@ WHERE record.variant_id IS NULL AND s.created_at >= @since::timestamptz + @margi
 const stockChainedSQL = stockRecord + `
 SELECT tenant_id, variant_id, audit_id, before, previous, sold - sold_before AS committed_between
 FROM change
-WHERE previous_at >= @since
+WHERE previous_at >= @since AND previous ? 'stock' -- else the stock was deleted before
   AND ((before->>'stock')::bigint IS DISTINCT FROM (previous->>'stock')::bigint - (sold - sold_before)
        OR before - 'stock' - 'reserved' IS DISTINCT FROM previous - 'stock' - 'reserved')`
 

@@ -37,6 +37,7 @@ var (
 	noRoute           = kind{"not_found", http.StatusNotFound, "there is no such path"}
 	methodNotAllowed  = kind{"method_not_allowed", http.StatusMethodNotAllowed, "the path does not have this method, see Allow"}
 	belowReserved     = kind{"below_reserved", http.StatusConflict, "the variant would have fewer units than are reserved"}
+	tooFewFree        = kind{"out_of_stock", http.StatusConflict, "not so many units are free"}
 	requestsPending   = kind{"requests_pending", http.StatusConflict, "the cart has requests that are not decided yet"}
 	cartEmpty         = kind{"cart_empty", http.StatusConflict, "the cart holds nothing"}
 	holdExpired       = kind{"hold_expired", http.StatusConflict, "a hold of the cart has expired: remove the item or add it again"}
@@ -106,6 +107,7 @@ var rules = []struct {
 	{is(inventory.ErrCounted), notABlock},
 	{is(lanes.ErrUnknown), notFound},
 	{is(inventory.ErrBelowReserved), belowReserved},
+	{is(inventory.ErrOutOfStock), tooFewFree},
 	{is(requestrows.ErrRequestsPending), requestsPending},
 	{is(inventory.ErrHoldExpired), holdExpired}, // before the conflict that it may wrap
 	{is(inventory.ErrCartEmpty), cartEmpty},

@@ -152,6 +152,8 @@ func (s *service) build() error {
 func (s *service) addStocks() {
 	add(s, s.putStock())
 	add(s, s.adjustStock())
+	add(s, s.transferStock())
+	add(s, s.deleteStock())
 	add(s, s.getStock())
 	add(s, s.listStocks())
 	add(s, s.importStocks())

@@ -220,7 +220,7 @@ func GetUnit(ctx context.Context, db audit.Querier, tenantID uuid.UUID, block, u
 // CheckUnits returns an [*InvalidError] that names the first of the units that
 // the block does not have, by its index: unit_ids[2]. It returns nil for a block
 // that the tenant does not have: a request for it fails with UnknownVariant.
-// The ids are distinct. It locks nothing; units are never deleted.
+// The ids are distinct. It locks nothing.
 func CheckUnits(ctx context.Context, db audit.Querier, tenantID uuid.UUID, block string, unitIDs []string) error {
 	units, err := unitrows.Get(ctx, db, unitrows.Block{TenantID: tenantID, Block: block}, unitIDs)
 	if err != nil || len(units) == len(unitIDs) {

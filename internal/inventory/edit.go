@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -120,9 +121,11 @@ func (p StockPatch) newStock(tenantID uuid.UUID, variantID string) (Stock, error
 // left, and records those that change something. Their ids and ranges are
 // valid. The results are in the order of the edits.
 //
+// together means all edits or none: if one is refused, nothing is written.
+//
 // One statement locks all stock rows in one order and makes the missing ones.
 // So calls that share several variants wait for each other and cannot deadlock.
-func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, origin audit.Origin) ([]editResult, error) {
+func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, together bool, origin audit.Origin) ([]editResult, error) {
 	made, found, err := openTx(ctx, tx, tenantID, edits)
 	if err != nil {
 		return nil, err
@@ -176,7 +179,29 @@ func editTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, or
 			writes[e.variantID] = after
 		}
 	}
+	if err := unmakeTx(ctx, tx, tenantID, edits, made); err != nil {
+		return nil, err
+	}
+	if together && slices.ContainsFunc(results, func(r editResult) bool { return r.refused != nil }) {
+		return results, nil
+	}
 	return results, writeTx(ctx, tx, tenantID, writes, entries, results)
+}
+
+// unmakeTx deletes the stocks that were made although no edit suffices for it:
+// those that another transaction deleted while this one waited for their lock.
+func unmakeTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, edits []edit, made map[string]Stock) error {
+	for _, e := range edits {
+		_, isMade := made[e.variantID]
+		suffices := slices.ContainsFunc(edits, func(other edit) bool { return other.variantID == e.variantID && other.patch.creates() })
+		if !isMade || suffices {
+			continue
+		}
+		if _, err := tx.Exec(ctx, deleteSQL, tenantID, e.variantID); err != nil {
+			return fmt.Errorf("leave out stock %s: %w", e.variantID, err)
+		}
+	}
+	return nil
 }
 
 // entry returns the audit entry of the edit. A nil before means that the
@@ -192,7 +217,7 @@ func (e *edit) entry(before *Stock, after Stock, origin audit.Origin) (audit.Ent
 // openSQL makes the missing variants and locks the existing ones, in one pass
 // over the sorted keys. The ON CONFLICT update locks the row and, because its
 // condition is false, writes nothing. A patch that does not suffice to make a
-// variant is included only if the variant exists; stocks are never deleted.
+// variant is included only if the variant exists; see unmakeTx.
 const openSQL = `
 INSERT INTO inventory_stocks AS s (tenant_id, variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission,
                                    preorder_max, sale)

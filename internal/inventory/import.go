@@ -103,7 +103,7 @@ func importStocksTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, rows []r
 	for i, r := range rows {
 		edits[i] = r.value
 	}
-	results, err := editTx(ctx, tx, tenantID, edits, origin)
+	results, err := editTx(ctx, tx, tenantID, edits, false, origin)
 	if err != nil {
 		return b, err
 	}

@@ -131,7 +131,7 @@ func SetTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID string,
 	if err := patch.Validate(); err != nil {
 		return Stock{}, err
 	}
-	results, err := editTx(ctx, tx, tenantID, []edit{{variantID: variantID, patch: patch}}, origin)
+	results, err := editTx(ctx, tx, tenantID, []edit{{variantID: variantID, patch: patch}}, false, origin)
 	if err == nil {
 		err = results[0].refused
 	}
@@ -176,7 +176,7 @@ func AdjustTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID stri
 	if delta < -MaxStock || delta > MaxStock {
 		return Stock{}, &InvalidError{Field: "delta", Message: fmt.Sprintf("must be between %d and %d", -MaxStock, MaxStock)}
 	}
-	results, err := editTx(ctx, tx, tenantID, []edit{{variantID: variantID, delta: delta}}, origin)
+	results, err := editTx(ctx, tx, tenantID, []edit{{variantID: variantID, delta: delta}}, false, origin)
 	if err == nil {
 		err = results[0].refused
 	}

@@ -32,6 +32,7 @@ var kinds = map[string]Kind{
 	"request.failed":        RequestFailed,
 	"stock.set":             StockChanged,
 	"stock.adjusted":        StockChanged,
+	"stock.deleted":         StockChanged,
 }
 
 // Event is an audit record of a reservation's transition, of a failed request or
@@ -64,6 +65,7 @@ func decode(r *audit.Record) (*Event, bool) {
 		if err := json.Unmarshal(r.After, e.Stock); err != nil {
 			panic(err) // the feed reports the record and leaves it out
 		}
+		e.Stock.Tracked = e.Stock.Tracked || r.Action == "stock.deleted" // it has no units, and is not digital
 		return e, true
 	}
 	members(r.After, func(name, value []byte) {
