@@ -67,7 +67,7 @@ func TestPreorders(t *testing.T) {
 	s.wantReasons([]string{s.reasonOf("c", "shirt", 9)}, "done")
 }
 
-// 64 callers of one customer, in carts of their own, get two units.
+// 64 callers of one customer, each with a separate cart, get two units.
 func TestMaxPerCustomer(t *testing.T) {
 	t.Parallel()
 	for _, lane := range []string{"normal", "hot"} {
