@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	limit := flag.Int("max", 400, "how many names may be exported")
+	limit := flag.Int("max", 450, "how many names may be exported")
 	list := flag.Bool("list", false, "print the names, not only their number")
 	flag.Parse()
 	names, err := exported(flag.Arg(0))
