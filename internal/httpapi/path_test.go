@@ -93,12 +93,12 @@ func TestNotFound(t *testing.T) {
 		}
 	}
 	golden(t, "not_found_path", s.call(404, "GET", "/v1/nothing", ""))
-	golden(t, "method_not_allowed", s.call(405, "DELETE", "/v1/stocks/shirt", ""))
+	golden(t, "method_not_allowed", s.call(405, "PATCH", "/v1/stocks/shirt", "{}"))
 	for path, want := range map[string]string{
 		"/v1/stocks":                  "GET, HEAD, OPTIONS",
-		"/v1/stocks/shirt":            "GET, HEAD, PUT, OPTIONS",
-		"/v1/stocks/rolls%2Fbuns":     "GET, HEAD, PUT, OPTIONS",
-		"/v1/stocks/import":           "GET, HEAD, PUT, POST, OPTIONS",
+		"/v1/stocks/shirt":            "GET, HEAD, PUT, DELETE, OPTIONS",
+		"/v1/stocks/rolls%2Fbuns":     "GET, HEAD, PUT, DELETE, OPTIONS",
+		"/v1/stocks/import":           "GET, HEAD, PUT, POST, DELETE, OPTIONS",
 		"/v1/stocks/shirt/adjust":     "POST, OPTIONS",
 		"/v1/carts/c/items/shirt":     "PATCH, DELETE, OPTIONS",
 		"/v1/carts/c":                 "GET, HEAD, DELETE, OPTIONS",
