@@ -124,6 +124,10 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 	}
 	reserved := d.reserved[ref]
 	free := c.capacity() - c.Reserved + in.due[ref] - reserved.net
+	var bySale Outcome
+	if c.Sale != nil {
+		bySale = d.bySale(request, c.Sale, held, in)
+	}
 	switch {
 	case request.Replace && inCheckout(held):
 		return Cancelled
@@ -131,8 +135,8 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 		d.release(request, ref, held)
 		d.cartHolds[key] = nil
 		return Untracked
-	case c.Sale != nil && d.bySale(request, c.Sale, held, in) != "":
-		return d.bySale(request, c.Sale, held, in)
+	case bySale != "":
+		return bySale
 	case c.MaxPerCart != nil && inCart > int64(*c.MaxPerCart), c.NamedUnits && request.Quantity > unitrows.UnitsMax:
 		return LimitExceeded
 	case c.bounded() && free+own < request.Quantity:
