@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // ErrOutOfStock means that a transfer asks for more units than are free.
@@ -60,8 +61,6 @@ const (
 	lockOneSQL = selectStocks + `WHERE s.tenant_id = $1 AND s.variant_id = $2 FOR NO KEY UPDATE OF s`
 
 	deleteSQL = `DELETE FROM inventory_stocks WHERE tenant_id = $1 AND variant_id = $2`
-
-	deletePostingsSQL = `DELETE FROM postings WHERE tenant_id = $1 AND block = $2`
 )
 
 // DeleteTx deletes a variant, or a block with its units. Requests for it then
@@ -96,7 +95,7 @@ func DeleteTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID stri
 	}
 	b := &pgx.Batch{}
 	if stock.NamedUnits {
-		b.Queue(deletePostingsSQL, tenantID, variantID)
+		unitrows.QueueDelete(b, unitrows.Block{TenantID: tenantID, Block: variantID})
 	}
 	b.Queue(deleteSQL, tenantID, variantID)
 	audit.Queue(b, []audit.Entry{{

@@ -218,3 +218,9 @@ func InsertTx(ctx context.Context, tx pgx.Tx, block Block, units []New) (int64, 
 	}
 	return tag.RowsAffected(), nil
 }
+
+const deleteSQL = `DELETE FROM postings WHERE tenant_id = $1 AND block = $2`
+
+// QueueDelete adds to b the statement that deletes the units of a block, which
+// has none that are pending. The caller has locked its stock.
+func QueueDelete(b *pgx.Batch, of Block) { b.Queue(deleteSQL, of.TenantID, of.Block) }
