@@ -18,6 +18,7 @@ import (
 //	ResourceKind, ResourceKey string // what is reserved; the key as canonical JSON
 //	ResourceWindow            string // as canonical JSON; empty without windows
 //	HolderID                  string // for whom: a cart, a booking
+//	CustomerID                string // whose limits count a variant's hold; empty: the cart's
 //	Quantity                  int64  // units, at least 1
 //	Status                    reservations.Status
 //	ReleaseReason             reservations.ReleaseReason
