@@ -222,7 +222,7 @@ func instant(to **time.Time) value {
 			return ""
 		}
 		at, err := time.Parse(time.RFC3339, strings.Trim(string(value), `"`))
-		if err != nil || value[0] != '"' || at.Year() < 1970 || at.Year() > 9999 {
+		if err != nil || value[0] != '"' || at.UTC().Year() < 1970 || at.UTC().Year() > 9999 {
 			return "must be a time of RFC 3339, of the years 1970 to 9999"
 		}
 		*to = &at

@@ -105,6 +105,7 @@ func TestBadSale(t *testing.T) {
 		{"new", `{"stock":1,"sale_starts_at":"2026-01-02T00:00:00Z","sale_ends_at":"2026-01-02T00:00:00Z"}`, "sale_ends_at"},
 		{"sock", `{"sale_starts_at":"tomorrow"}`, "sale_starts_at"},
 		{"sock", `{"sale_starts_at":17}`, "sale_starts_at"},
+		{"sock", `{"sale_ends_at":"9999-12-31T23:59:59-01:00"}`, "sale_ends_at"},
 		{"sock", `{"quantity_min":-1}`, "quantity_min"},
 		{"sock", `{"quantity_step":1.5}`, "quantity_step"},
 		{"sock", `{"max_per_customer":1000001}`, "max_per_customer"},

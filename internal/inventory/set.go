@@ -75,6 +75,12 @@ func (p StockPatch) validateSale() error {
 	if p.Sale == nil {
 		return nil
 	}
+	if at := p.Sale.StartsAt; at != nil && !isRecordable(*at) {
+		return &InvalidError{Field: "sale_starts_at", Message: yearsMessage}
+	}
+	if at := p.Sale.EndsAt; at != nil && !isRecordable(*at) {
+		return &InvalidError{Field: "sale_ends_at", Message: yearsMessage}
+	}
 	for _, f := range []struct {
 		name  string
 		value *int32
@@ -88,6 +94,15 @@ func (p StockPatch) validateSale() error {
 		}
 	}
 	return nil
+}
+
+const yearsMessage = "must be of the years 1970 to 9999, in UTC"
+
+// isRecordable reports whether the time can be written as RFC 3339, which has
+// four digits for a year. The zero time clears a field.
+func isRecordable(at time.Time) bool {
+	year := at.UTC().Year()
+	return at.IsZero() || year >= 1970 && year <= 9999
 }
 
 func between[N int32 | int64](field string, value *N, most N) error {

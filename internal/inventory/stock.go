@@ -95,7 +95,7 @@ type Stock struct {
 type Sale struct {
 	// StartsAt and EndsAt bound when units can be added, by the database's clock
 	// when the request is decided. What was held before the end can be checked
-	// out, and its quantity lowered.
+	// out, and its quantity lowered. Both are of the years 1970 to 9999 in UTC.
 	StartsAt *time.Time `json:"starts_at,omitempty"`
 	EndsAt   *time.Time `json:"ends_at,omitempty"`
 	// QuantityMin is the least quantity of a cart, and QuantityStep of what its
