@@ -164,7 +164,7 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 	}
 	d.holds = append(d.holds, hold)
 	if c.Sale != nil {
-		d.bought.add(request, hold.Replaces)
+		d.bought.add(request, c.Sale, hold.Replaces, in.now)
 	}
 	reserved.net += request.Quantity - own
 	reserved.peak = max(reserved.peak, reserved.net)

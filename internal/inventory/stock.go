@@ -104,7 +104,7 @@ type Sale struct {
 	QuantityStep *int32 `json:"quantity_step,omitempty"`
 	// MaxPerCustomer is how many units a customer may hold and have committed, 1
 	// to MaxQuantity: of those held in the last CustomerPeriodSeconds, or of all
-	// that are on record.
+	// that are on record. A changed quantity is a new hold.
 	MaxPerCustomer        *int32 `json:"max_per_customer,omitempty"`
 	CustomerPeriodSeconds *int32 `json:"customer_period_seconds,omitempty"`
 }
