@@ -111,6 +111,7 @@ var owners = map[string]string{
 	"reservations":         "internal/reservationrows",
 	"reservation_marks":    "internal/reservationrows",
 	"inventory_stocks":     "internal/inventory",
+	"kits":                 "internal/inventory",
 	"postings":             "internal/unitrows",
 	"expiring_tokens":      "internal/tokens",
 	"budget_ledger":        "metered",

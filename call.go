@@ -243,7 +243,7 @@ func (c *Client) accepts() bool { return c.acceptor != nil && c.started.Load() }
 func holdCall[T any](t *Tenant, opts *CallOpts, name string, v inventory.Call, result func(carts.Applied) T) *call[T] {
 	v.TenantID, v.Origin, v.LifetimeMax = t.TenantID, opts.origin(), t.client.config.Terms.LifetimeMax
 	return &call[T]{
-		tenant: t, opts: opts, verb: name, args: []any{v.CartID, v.VariantID, v.ReservationID, v.Reason, v.By}, hold: &v, result: result,
+		tenant: t, opts: opts, verb: name, args: []any{v.CartID, v.VariantID, v.KitID, v.ReservationID, v.Reason, v.By}, hold: &v, result: result,
 		do: func(ctx context.Context, tx pgx.Tx) (of T, conflict, err error) {
 			applied, err := carts.ApplyTx(ctx, tx, v)
 			switch {

@@ -52,7 +52,8 @@ func (t *Tenant) remove(cart, variant string, reason ReleaseReason, opts *CallOp
 // none.
 //
 // Errors: *InvalidError for the reason, *RefusedError, ErrCheckoutInProgress,
-// ErrKeyReused, ErrOutcomeUnknown.
+// ErrPartOfKit if the cart holds units of the variant for a kit, ErrKeyReused,
+// ErrOutcomeUnknown.
 func (t *Tenant) Remove(ctx context.Context, cart, variant string, reason ReleaseReason, opts *CallOpts) (Removed, error) {
 	removed, err := t.remove(cart, variant, reason, opts).grouped(ctx)
 	if err == nil {

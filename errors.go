@@ -39,6 +39,11 @@ var (
 	// ErrCheckoutInProgress means that a checkout has locked the holds (all verbs
 	// that change them).
 	ErrCheckoutInProgress = reservationrows.ErrCheckoutInProgress
+	// ErrUnknownKit means that the tenant has no kit of that id (Kit, DeleteKit).
+	ErrUnknownKit = inventory.ErrUnknownKit
+	// ErrPartOfKit means that the units cannot be given back alone, because they
+	// are held for a kit: remove the kit (Remove, Release).
+	ErrPartOfKit = inventory.ErrPartOfKit
 	// ErrLifetimeExceeded means that the hold cannot be extended further (Extend,
 	// ExtendHold).
 	ErrLifetimeExceeded = reservations.ErrLifetimeExceeded

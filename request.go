@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/admission"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/requestrows"
@@ -92,8 +94,8 @@ func (t *Tenant) AddAnyUnitsTx(ctx context.Context, tx pgx.Tx, cart, block strin
 	return t.submitTx(ctx, tx, anyUnits(cart, block, quantity, neighbours), opts)
 }
 
-// AddLines requests several lines for a cart: 1 to 50, no variant in two of
-// them. All units of all lines are held, or none; with Lines.Partial, what there
+// AddLines requests several lines for a cart: 1 to 50, no variant and no kit in
+// two of them. All units of all lines are held, or none; with Lines.Partial, what there
 // is of each. Outcome.Outcomes has what is held for each line.
 //
 // Where a variant of the lines is hot, each line is decided in the order of its
@@ -110,7 +112,15 @@ func (t *Tenant) AddLinesTx(ctx context.Context, tx pgx.Tx, cart string, lines L
 	return t.submitTx(ctx, tx, severalLines(cart, lines), opts)
 }
 
+// severalLines is the submission of the lines, without the parts of kits: these
+// are read when the request is accepted.
 func severalLines(cart string, lines Lines) requestrows.Submission {
+	if slices.ContainsFunc(lines.Items, func(line requests.Line) bool { return len(line.Parts) > 0 }) {
+		lines.Items = slices.Clone(lines.Items)
+		for i := range lines.Items {
+			lines.Items[i].Parts = nil
+		}
+	}
 	return requestrows.Submission{Kind: requests.Several, CartID: cart, Lines: &lines}
 }
 
@@ -169,8 +179,21 @@ func (t *Tenant) described(s requestrows.Submission, opts *CallOpts) (requestrow
 	return s, err
 }
 
+// expanded completes a submission with the parts of its kits, as they are now.
+func (t *Tenant) expanded(ctx context.Context, db audit.Querier, s requestrows.Submission) (requestrows.Submission, error) {
+	if s.Lines == nil {
+		return s, nil
+	}
+	var err error
+	s.Lines, err = requestrows.ExpandKits(ctx, db, t.TenantID, s.Lines)
+	return s, err
+}
+
 func (t *Tenant) submitTx(ctx context.Context, tx pgx.Tx, s requestrows.Submission, opts *CallOpts) (Outcome, error) {
 	s, err := t.described(s, opts)
+	if err == nil {
+		s, err = t.expanded(ctx, tx, s)
+	}
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -189,6 +212,10 @@ func (t *Tenant) submit(ctx context.Context, s requestrows.Submission, opts *Cal
 	began := time.Now()
 	admitting, cancel := context.WithTimeout(ctx, 2*t.client.config.AttemptTimeout)
 	defer cancel()
+	s, err = t.expanded(admitting, t.client.db, s)
+	if err != nil {
+		return Outcome{}, err
+	}
 	v, err := t.admit(admitting, s, opts)
 	if err != nil {
 		return Outcome{}, vocabulary(err)

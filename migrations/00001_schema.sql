@@ -114,6 +114,20 @@ CREATE INDEX inventory_stocks_guarded_idx ON inventory_stocks (tenant_id, varian
 -- query, because their comparisons have another collation.
 CREATE INDEX inventory_stocks_prefix_idx ON inventory_stocks (tenant_id, variant_id COLLATE "C");
 
+-- A kit is sold as one, and has no stock of its own. parts is what one of it
+-- needs: [{"variant_id":"tent","quantity":1}], each variant once. A request for a
+-- kit has the parts as they were when it was accepted.
+CREATE TABLE kits (
+    tenant_id  uuid        NOT NULL,
+    kit_id     text        NOT NULL,
+    parts      jsonb       NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT kits_pkey PRIMARY KEY (tenant_id, kit_id),
+    CONSTRAINT kits_id_length CHECK (char_length(kit_id) BETWEEN 1 AND 128),
+    CONSTRAINT kits_parts_counted CHECK (jsonb_typeof(parts) = 'array' AND jsonb_array_length(parts) BETWEEN 1 AND 20)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
 -- The status table. lane and slot are a hint that admission sets, and never
 -- change. Only an isolated retry sets claim_expires_at.
 --
@@ -130,7 +144,7 @@ CREATE INDEX inventory_stocks_prefix_idx ON inventory_stocks (tenant_id, variant
 -- of the lines is hot, the parts are queued in their own streams, and open_parts
 -- counts those that are undecided: the request is processing, and has no claim
 -- while there are any. Otherwise all parts are decided with the request, and
--- open_parts stays NULL.
+-- open_parts stays NULL. kit_id is the kit of whose line it is a part.
 CREATE TABLE reservation_requests (
     tenant_id        uuid        NOT NULL,
     request_id       uuid        NOT NULL,
@@ -159,6 +173,7 @@ CREATE TABLE reservation_requests (
     lines            jsonb,
     parent_id        uuid,
     line             smallint,
+    kit_id           text,
     open_parts       smallint,
     CONSTRAINT reservation_requests_pkey PRIMARY KEY (tenant_id, request_id),
     CONSTRAINT reservation_requests_quantity_positive CHECK (quantity > 0),
@@ -166,6 +181,7 @@ CREATE TABLE reservation_requests (
     CONSTRAINT reservation_requests_kind_known CHECK (kind IN ('add', 'set', 'lines')),
     CONSTRAINT reservation_requests_lines_given CHECK ((kind = 'lines') = (lines IS NOT NULL) AND (kind = 'lines') = (variant_id = '/')),
     CONSTRAINT reservation_requests_part_of_line CHECK ((parent_id IS NULL) = (line IS NULL) AND (parent_id IS NULL OR kind = 'add')),
+    CONSTRAINT reservation_requests_kit_of_part CHECK (kit_id IS NULL OR parent_id IS NOT NULL),
     CONSTRAINT reservation_requests_parts_counted CHECK (open_parts IS NULL OR kind = 'lines' AND open_parts >= 0),
     CONSTRAINT reservation_requests_status_known CHECK (status IN ('queued', 'processing', 'done', 'failed')),
     CONSTRAINT reservation_requests_reason_given CHECK ((status = 'failed') = (reason IS NOT NULL)),
@@ -191,7 +207,7 @@ CREATE INDEX reservation_requests_parent_idx ON reservation_requests (tenant_id,
 -- second hold for one request. unit_ids are the units that a hold reserved, as a
 -- JSON array in the order of their positions; NULL for counted units.
 -- checkout_id is the checkout that a hold is locked to: no other verb ends or
--- extends it. No index mentions a column that an ending changes, so an ending
+-- extends it. kit_id is the kit that the hold is a part of. No index mentions a column that an ending changes, so an ending
 -- writes no index.
 CREATE TABLE reservations (
     tenant_id       uuid        NOT NULL,
@@ -202,6 +218,7 @@ CREATE TABLE reservations (
     unit_ids        jsonb,
     holder_id       text        NOT NULL,
     customer_id     text,
+    kit_id          text,
     checkout_id     uuid,
     quantity        bigint      NOT NULL,
     status          text        NOT NULL DEFAULT 'held',

@@ -48,6 +48,7 @@ const (
 	NotAllowed     Reason = Reason(inventory.NotAllowed)
 	ExpiredInQueue Reason = Reason(inventory.ExpiredInQueue)
 	Cancelled      Reason = "cancelled"
+	PartOfKit      Reason = Reason(inventory.PartOfKit)
 	InternalError  Reason = "internal_error"
 )
 
@@ -71,10 +72,10 @@ type Lines struct {
 }
 
 // Line is a line of a request: units of a variant or of a block (VariantID and
-// Units), or of one of several variants (OneOf).
+// Units), of one of several variants (OneOf), or a kit (KitID).
 type Line struct {
 	VariantID string `json:"variant_id,omitempty"`
-	// Quantity is in units, 1 to 1,000,000.
+	// Quantity is in units, or in kits, 1 to 1,000,000.
 	Quantity int32  `json:"quantity"`
 	Units    *Units `json:"units,omitempty"`
 	// OneOf are variants in the order of preference, 1 to 20. The first that has
@@ -82,12 +83,20 @@ type Line struct {
 	// order, until the quantity is reached. Unknown variants are skipped.
 	OneOf []string `json:"one_of,omitempty"`
 	Split bool     `json:"split,omitempty"`
+	// KitID is the kit that is asked for, Quantity times, and Parts are its parts
+	// as they were when the request was accepted, none if it was unknown.
+	KitID string    `json:"kit_id,omitempty"`
+	Parts []KitPart `json:"parts,omitempty"`
 }
+
+// KitPart is a part of a kit: units of a variant.
+type KitPart = inventory.KitPart
 
 // LineOutcome is what a request holds for one of its lines.
 type LineOutcome struct {
 	Line
-	// Held is how many units are held for the line, or were committed since.
+	// Held is how many units, or whole kits, are held for the line, or were
+	// committed since.
 	Held int64
 	// Reason is why the line came up short, "" if it did not.
 	Reason Reason
@@ -123,11 +132,13 @@ type Request struct {
 	// CustomerID is whose limits apply; empty: the cart is its own customer.
 	CustomerID string
 	// ParentID is the request of several lines of which this one is a part, nil
-	// for others, and Line the place of the line, from 0. OpenParts is how many
+	// for others, and Line the place of the line, from 0. KitID is the kit of
+	// which it is a part. OpenParts is how many
 	// parts of a request of several lines are undecided, nil if they are decided
 	// together.
 	ParentID  *uuid.UUID
 	Line      int16
+	KitID     string
 	OpenParts *int16
 	// TraceParent is the W3C trace context of the call that was admitted, ""
 	// unless it was sampled.

@@ -27,6 +27,7 @@ import (
 //	EndedAt                   *time.Time // nil while held
 //	UnitIDs                   []string   // units with their own identity
 //	CheckoutID                uuid.UUID  // the checkout of a variant's hold
+//	KitID                     string     // the kit that a variant's hold is a part of
 //
 // Times are the database's. Due(now) reports whether the reservation is held
 // past its deadline at now, a reading of the database's clock.

@@ -133,11 +133,18 @@ var requestDamages = []damage{
 		SELECT tenant_id, gen_random_uuid(), 'hot', slot, -1, 'cart', variant_id, 1, clock_timestamp() - interval '2 minutes' FROM hot_variants LIMIT 1`},
 		[]string{"hot_in_order", "queued_above_mark"}},
 	{"a line of a done request is gone", []string{`UPDATE reservation_requests SET parent_id = gen_random_uuid()
-			WHERE ` + oneRequest(`parent_id IS NOT NULL AND status = 'done' AND variant_id = 'sofa'`)},
+			WHERE ` + oneRequest(`parent_id IS NOT NULL AND status = 'done' AND variant_id = 'sofa' AND kit_id IS NULL`)},
 		[]string{"lines_complete", "part_has_request"}},
 	{"a part of an ended request is counted as queued", []string{`UPDATE reservation_requests SET status = 'processing', reason = NULL, open_parts = 1
 			WHERE ` + oneRequest(`kind = 'lines' AND open_parts = 0`)},
 		[]string{"failed_request_recorded", "lines_complete"}},
+	{"a part of a kit is gone", []string{`UPDATE reservation_requests SET parent_id = gen_random_uuid()
+			WHERE ` + oneRequest(`status = 'done' AND variant_id = 'sofa' AND kit_id IS NOT NULL`)},
+		[]string{"kit_whole", "lines_complete", "part_has_request"}},
+	{"a hold is a part of another kit", []string{`UPDATE reservations SET kit_id = 'tent' WHERE ` + oneHold(`kit_id IS NOT NULL AND resource_key = 'sofa'`)},
+		[]string{"hold_matches_request"}},
+	{"a kit has a part twice", []string{`UPDATE kits SET parts = parts || (parts->0)`}, []string{"kit_parts"}},
+	{"a part of a kit has no quantity", []string{`UPDATE kits SET parts = jsonb_set(parts, '{0,quantity}', '0')`}, []string{"kit_parts"}},
 	{"a key has two requests", []string{`DROP INDEX reservation_requests_idempotency_key`,
 		`UPDATE reservation_requests AS r SET idempotency_key = 'twice' WHERE r.cart_id = 'cart-1' AND r.variant_id = 'ring'
 			OR r.cart_id = 'cart-4' AND r.variant_id = 'ring'`},

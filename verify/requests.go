@@ -50,7 +50,7 @@ WHERE NOT EXISTS (
 
 const holdMatches = `q.request_id IS NOT NULL AND r.reservation_id IS NOT NULL AND (
         q.status <> 'done' OR r.resource_kind <> 'inventory.variant' OR r.holder_id <> q.cart_id OR r.resource_key <> q.variant_id
-        OR r.quantity <> q.quantity
+        OR r.quantity <> q.quantity OR r.kit_id IS DISTINCT FROM q.kit_id
         OR r.held_at NOT BETWEEN q.updated_at - @margin::interval AND q.updated_at + @margin::interval)`
 
 const holdHasRequest = `r.resource_kind = 'inventory.variant' AND r.held_at >= @since::timestamptz + @margin::interval AND q.request_id IS NULL`
@@ -123,7 +123,7 @@ WITH record AS (
                ELSE 9223372036854775807
            END AS decided,
            r.attempts = 0 AND record.audit_id IS NOT NULL
-           AND (r.status = 'done' OR r.reason IN ('out_of_stock', 'limit_exceeded', 'not_on_sale', 'quantity_not_allowed', 'unknown_variant')) AS in_lane
+           AND (r.status = 'done' OR r.reason IN ('out_of_stock', 'limit_exceeded', 'part_of_kit', 'not_on_sale', 'quantity_not_allowed', 'unknown_variant')) AS in_lane
     FROM reservation_requests AS r
     LEFT JOIN record ON record.tenant_id = r.tenant_id AND record.target_id = r.request_id
     WHERE r.lane = 'hot'
@@ -159,11 +159,52 @@ WHERE r.kind = 'lines' AND r.created_at >= @since
        OR r.status = 'done' AND (parts.done = 0 OR (r.lines->>'partial')::boolean IS NOT TRUE AND EXISTS (
            SELECT
            FROM jsonb_array_elements(r.lines->'lines') WITH ORDINALITY AS line (value, place)
-           WHERE (line.value->>'quantity')::bigint > (
+           CROSS JOIN LATERAL (
+               SELECT NULL AS variant_id, (line.value->>'quantity')::bigint AS quantity
+               WHERE NOT line.value ? 'kit_id'
+               UNION ALL
+               SELECT part.variant_id, part.quantity * (line.value->>'quantity')::bigint
+               FROM jsonb_to_recordset(line.value->'parts') AS part (variant_id text, quantity bigint)
+           ) AS needed
+           WHERE needed.quantity > (
                SELECT coalesce(sum(CASE WHEN h.reservation_id IS NULL THEN 1000000 ELSE p.quantity END), 0)
                FROM reservation_requests AS p
                LEFT JOIN reservations AS h ON h.tenant_id = p.tenant_id AND h.reservation_id = p.request_id
-               WHERE p.tenant_id = r.tenant_id AND p.parent_id = r.request_id AND p.line = line.place - 1 AND p.status = 'done'))))`
+               WHERE p.tenant_id = r.tenant_id AND p.parent_id = r.request_id AND p.line = line.place - 1 AND p.status = 'done'
+                 AND (needed.variant_id IS NULL OR p.variant_id = needed.variant_id)))))`
+
+// The parts of one line of a done request are in whole kits, the same number of
+// each part, and are released together. A part of no kit is held alone. Parts
+// expire by the deadlines of their variants. A part that is not tracked has no
+// reservation.
+const kitWholeSQL = `
+SELECT r.tenant_id, r.request_id, line.place - 1 AS line, line.value->>'kit_id' AS kit_id, kits.least, kits.most, kits.held, kits.released
+FROM reservation_requests AS r
+CROSS JOIN LATERAL jsonb_array_elements(r.lines->'lines') WITH ORDINALITY AS line (value, place)
+CROSS JOIN LATERAL (
+    SELECT min(coalesce(p.quantity, 0)::numeric / part.quantity) AS least, max(coalesce(p.quantity, 0)::numeric / part.quantity) AS most,
+           count(*) FILTER (WHERE h.status = 'held') AS held,
+           count(*) FILTER (WHERE h.status = 'released') AS released,
+           count(*) FILTER (WHERE h.release_reason = 'incomplete') AS incomplete
+    FROM jsonb_to_recordset(line.value->'parts') AS part (variant_id text, quantity bigint)
+    LEFT JOIN reservation_requests AS p ON p.tenant_id = r.tenant_id AND p.parent_id = r.request_id AND p.line = line.place - 1
+         AND p.variant_id = part.variant_id AND p.status = 'done'
+    LEFT JOIN reservations AS h ON h.tenant_id = p.tenant_id AND h.reservation_id = p.request_id
+) AS kits
+WHERE r.kind = 'lines' AND r.status = 'done' AND r.created_at >= @since AND line.value ? 'kit_id'
+  AND (kits.held > 0 AND kits.released > 0
+       OR kits.incomplete = 0 AND kits.held > 0 AND (kits.least <> kits.most OR kits.least <> trunc(kits.least)))`
+
+// A part of a kit may be a variant that was deleted since.
+const kitPartsSQL = `
+SELECT k.tenant_id, k.kit_id, k.parts
+FROM kits AS k
+CROSS JOIN LATERAL (
+    SELECT count(*) AS parts, count(DISTINCT part.value->>'variant_id') AS variants,
+           count(*) FILTER (WHERE jsonb_typeof(part.value->'quantity') = 'number' AND part.value->>'quantity' ~ '^[1-9][0-9]{0,6}$') AS valid
+    FROM jsonb_array_elements(k.parts) AS part (value)
+) AS counted
+WHERE counted.variants <> counted.parts OR counted.valid <> counted.parts`
 
 // A request may be purged just before its parts.
 const partHasRequestSQL = `
@@ -183,6 +224,8 @@ var requestChecks = []targetCheck{
 
 var requestTableChecks = []tableCheck{
 	{name: "lines_complete", meaning: "A done request of several lines holds all its lines, unless it is partial; a failed one holds none; and its undecided parts are counted.", sql: linesCompleteSQL},
+	{name: "kit_whole", meaning: "A done request holds the parts of its kits in whole kits, and they are released together.", sql: kitWholeSQL},
+	{name: "kit_parts", meaning: "Every kit has different variants as its parts, each with a quantity.", sql: kitPartsSQL},
 	{name: "part_has_request", meaning: "Every part of a request of several lines belongs to such a request.", sql: partHasRequestSQL},
 	{name: "done_request_held", meaning: "Every done request has its reservation, unless its variant was not tracked when it was decided.", sql: doneHeldSQL},
 	{name: "hot_in_order", meaning: "No request in the hot lane was decided before one that came a minute earlier for the same variant.", sql: hotOrderSQL},

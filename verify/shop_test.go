@@ -100,7 +100,14 @@ func (s *fixture) moveStocks(tenant uuid.UUID) {
 func (s *fixture) askLines(tenant uuid.UUID) {
 	s.TB.Helper()
 	sofa, hat, ring := requests.Line{VariantID: "sofa", Quantity: 1}, requests.Line{VariantID: "hat", Quantity: 2}, requests.Line{VariantID: "ring", Quantity: 100}
-	for _, lines := range [][]requests.Line{{sofa, hat}, {hat, {VariantID: "nobody-sells-this", Quantity: 1}}, {hat, ring}} {
+	s.Must(pgx.BeginFunc(s.TB.Context(), s.DB, func(tx pgx.Tx) error {
+		_, err := inventory.SetKitTx(s.TB.Context(), tx, tenant, "outfit", []inventory.KitPart{{VariantID: "hat", Quantity: 2}, {VariantID: "ebook", Quantity: 1}, {VariantID: "sofa", Quantity: 1}}, clerk)
+		return err
+	}))
+	outfit := requests.Lines{Items: []requests.Line{{KitID: "outfit", Quantity: 2}}}
+	expanded, err := requestrows.ExpandKits(s.TB.Context(), s.DB, tenant, &outfit)
+	s.Must(err)
+	for _, lines := range [][]requests.Line{{sofa, hat}, {hat, {VariantID: "nobody-sells-this", Quantity: 1}}, {hat, ring}, expanded.Items} {
 		_, err := s.intake.Submit(s.TB.Context(), requestrows.Submission{
 			TenantID: tenant, Kind: requests.Several, CartID: "cart-lines", Lines: &requests.Lines{Items: lines},
 		})

@@ -40,7 +40,8 @@ func ApplyTx(ctx context.Context, tx pgx.Tx, c inventory.Call) (a Applied, err e
 		a.Reservations, err = CheckoutTx(ctx, tx, c.TenantID, c.CartID, c.Origin)
 		return a, err
 	case inventory.ReleaseCart:
-		removed, err := RemoveTx(ctx, tx, c.TenantID, c.CartID, c.VariantID, c.Reason, c.Origin)
+		of := requestrows.CartVariant{TenantID: c.TenantID, CartID: c.CartID, VariantID: c.VariantID, KitID: c.KitID}
+		removed, err := removeTx(ctx, tx, of, c.Reason, c.Origin)
 		return Applied{Reservations: removed.Released, Cancelled: removed.Cancelled}, err
 	case inventory.ExtendCart:
 		a.Reservations, err = inventory.ExtendCartTx(ctx, tx, c.TenantID, c.CartID, c.By, c.LifetimeMax, c.Origin)
@@ -65,7 +66,8 @@ func ApplyTx(ctx context.Context, tx pgx.Tx, c inventory.Call) (a Applied, err e
 // a variant that is not in the cart is no error.
 //
 // Errors: *inventory.InvalidError for a reason that is not in
-// reservationrows.ReleaseReasons.
+// reservationrows.ReleaseReasons; inventory.ErrPartOfKit if the cart holds units
+// of the variant for a kit.
 func Remove(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) (removed requests.Removed, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		removed, err = RemoveTx(ctx, tx, tenantID, cartID, variantID, reason, origin)
@@ -80,16 +82,25 @@ func Remove(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID, v
 // The transaction must be READ COMMITTED, else pg.ErrIsolation: an older snapshot
 // would miss requests and holds that were added to the cart since.
 func RemoveTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) (removed requests.Removed, err error) {
+	return removeTx(ctx, tx, requestrows.CartVariant{TenantID: tenantID, CartID: cartID, VariantID: variantID}, reason, origin)
+}
+
+// removeTx is RemoveTx, also of a kit.
+func removeTx(ctx context.Context, tx pgx.Tx, of requestrows.CartVariant, reason reservations.ReleaseReason, origin audit.Origin) (removed requests.Removed, err error) {
 	if err := inventory.ValidateReason(reason); err != nil {
 		return removed, err
 	}
 	by := origin
 	by.Reason = cmp.Or(by.Reason, string(reason))
-	removed.Cancelled, err = requestrows.CancelTx(ctx, tx, requestrows.CartVariant{TenantID: tenantID, CartID: cartID, VariantID: variantID}, by)
+	removed.Cancelled, err = requestrows.CancelTx(ctx, tx, of, by)
 	if err != nil {
 		return removed, err
 	}
-	removed.Released, err = inventory.ReleaseCartTx(ctx, tx, tenantID, cartID, variantID, reason, origin)
+	if of.KitID != "" {
+		removed.Released, err = inventory.ReleaseKitTx(ctx, tx, of.TenantID, of.CartID, of.KitID, reason, origin)
+	} else {
+		removed.Released, err = inventory.ReleaseCartTx(ctx, tx, of.TenantID, of.CartID, of.VariantID, reason, origin)
+	}
 	return removed, err
 }
 

@@ -36,14 +36,18 @@ func (b *addItemBody) fields() []field {
 func (s *service) addItem() endpoint[cartParams, addItemBody] {
 	return submitEndpoint(endpoint[cartParams, addItemBody]{
 		id: "add-item", method: http.MethodPost, path: "/v1/carts/{cart_id}/items",
-		summary: "Add units of a variant, units of a block, or several lines, to a cart",
+		summary: "Add units of a variant, units of a block, kits, or several lines, to a cart",
 		doc: "Queues a request and responds 202; its outcome can be read at status_url. A request for a digital variant is done at once. " +
-			"A request for an unknown variant or block fails. The body has one of four forms: variant_id and quantity; block and unit_ids, for " +
-			"the units that are named; block and any_of, for that many units; lines, each with one of these forms or one_of. All units of a " +
-			"request are held, or none; with partial, what there is of each line. Once a request of lines is finished, it has what was held for each.",
+			"A request for an unknown variant or block fails. The body has one of five forms: variant_id and quantity; block and unit_ids, for " +
+			"the units that are named; block and any_of, for that many units; kit_id and quantity, as a request of one line; lines, each with one " +
+			"of these forms or one_of. All units of a request are held, or none; with partial, what there is of each line, in whole kits. Once a " +
+			"request of lines is finished, it has what was held for each.",
 		handle: func(ctx context.Context, req *request, p *cartParams, b *addItemBody) (response, error) {
 			if len(b.Lines) > 0 {
 				return s.submitLines(ctx, req, p.CartID, &b.UnitsWish)
+			}
+			if b.KitID != "" {
+				return s.submitKit(ctx, req, p.CartID, b)
 			}
 			if b.Block != "" {
 				return s.submitUnits(ctx, req, p.CartID, &b.UnitsWish)
@@ -74,7 +78,7 @@ func (s *service) setItem() endpoint[itemParams, setItemBody] {
 		summary: "Change how many units of a variant a cart holds",
 		doc: "Queues a request, as adding does. It is decided after the cart's earlier requests for the variant. The old hold is released " +
 			"and the new one made, both or neither. To hold none, remove the item. variant_id may be the id of a block: the cart keeps as many " +
-			"of its units as the quantity allows, and gets any others.",
+			"of its units as the quantity allows, and gets any others. While the cart holds units of the variant for a kit, it fails (part_of_kit).",
 		handle: func(ctx context.Context, req *request, p *itemParams, b *setItemBody) (response, error) {
 			return s.submit(req, string(p.CartID), func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
 				return s.tenant(req).Set(ctx, string(p.CartID), string(p.VariantID), b.Quantity, opts)
@@ -98,9 +102,9 @@ func (s *service) removeItem() endpoint[removeItemParams, emptyBody] {
 	return endpoint[removeItemParams, emptyBody]{
 		id: "remove-item", method: http.MethodDelete, path: "/v1/carts/{cart_id}/items/{variant_id}", tag: tagCarts, scope: tenants.ScopeCart,
 		summary:   "Remove a variant from a cart",
-		doc:       "Releases the cart's holds of it and cancels the queued requests for it. To remove a variant that is not in the cart is no error. variant_id may be the id of a block.",
+		doc:       "Releases the cart's holds of it and cancels the queued requests for it. To remove a variant that is not in the cart is no error. variant_id may be the id of a block. Units that are held for a kit are removed with the kit only.",
 		responses: map[int]any{http.StatusOK: removedJSON{}},
-		problems:  []kind{checkoutRunning, overLimit},
+		problems:  []kind{partOfKit, checkoutRunning, overLimit},
 		handle: func(ctx context.Context, req *request, p *removeItemParams, _ *emptyBody) (response, error) {
 			return s.remove(ctx, req, string(p.CartID), string(p.VariantID), p.Reason)
 		},

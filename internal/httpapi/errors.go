@@ -44,6 +44,7 @@ var (
 	lifetimeExceeded  = kind{"lifetime_exceeded", http.StatusConflict, "the hold would exceed the maximum lifetime of holds"}
 	conflictingState  = kind{"conflicting_state", http.StatusConflict, "the reservation, the checkout or the request is not in the status that the request needs"}
 	checkoutRunning   = kind{"checkout_in_progress", http.StatusConflict, "a checkout of the cart is in progress: its holds are locked to it until it ends"}
+	partOfKit         = kind{"part_of_kit", http.StatusConflict, "the units are held for a kit: remove the kit"}
 	notABlock         = kind{"not_a_block", http.StatusConflict, "the id is that of a variant whose units are counted: its units have no ids"}
 	tooLarge          = kind{"too_large", http.StatusRequestEntityTooLarge, "the body is larger than the limit of this operation"}
 	unsupportedMedia  = kind{"unsupported_media_type", http.StatusUnsupportedMediaType, "the body has a media type or an encoding that this operation does not accept"}
@@ -104,6 +105,8 @@ var rules = []struct {
 	{is(requestrows.ErrRetrySuperseded), conflictingState},
 	{is(inventory.ErrUnknownVariant), notFound},
 	{is(inventory.ErrUnknownUnit), notFound},
+	{is(inventory.ErrUnknownKit), notFound},
+	{is(inventory.ErrPartOfKit), partOfKit},
 	{is(inventory.ErrCounted), notABlock},
 	{is(lanes.ErrUnknown), notFound},
 	{is(inventory.ErrBelowReserved), belowReserved},

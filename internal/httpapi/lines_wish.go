@@ -17,12 +17,13 @@ import (
 )
 
 // LineWish is a line of a request of several lines: units of a variant, of one
-// of several variants, or of a block. It is exported for huma.
+// of several variants, or of a block, or kits. It is exported for huma.
 type LineWish struct {
 	VariantID  variantID `json:"variant_id,omitempty" example:"shirt-m"`
 	OneOf      []string  `json:"one_of,omitempty" doc:"Variants in the order of preference, in place of variant_id: the first that has all units serves the line. Unknown ones are skipped." example:"[\"shirt-m@berlin\",\"shirt-m@paris\"]"`
 	Split      bool      `json:"split,omitempty" doc:"With one_of: each variant gives what it has, in their order, until the quantity is reached."`
-	Quantity   int32     `json:"quantity,omitempty" doc:"Units." example:"2"`
+	KitID      kitID     `json:"kit_id,omitempty" doc:"The kit that is wanted, quantity times, in place of a variant." example:"camping"`
+	Quantity   int32     `json:"quantity,omitempty" doc:"Units, or kits." example:"2"`
 	Block      blockID   `json:"block,omitempty" example:"hall" doc:"The block whose units are wanted, in place of a variant and a quantity."`
 	UnitIDs    []string  `json:"unit_ids,omitempty" doc:"The units of the block that are wanted." example:"[\"A1\",\"A2\"]"`
 	AnyOf      int32     `json:"any_of,omitempty" doc:"How many units of the block are wanted, whichever they are." example:"4"`
@@ -38,6 +39,7 @@ func (w *LineWish) fields() []field {
 		{"variant_id", false, into(&w.VariantID, text[variantID](checkVariantID))},
 		{"one_of", false, into(&w.OneOf, texts(requestrows.ChoiceMax))},
 		{"split", false, into(&w.Split, boolean())},
+		{"kit_id", false, into(&w.KitID, text[kitID](checkKitID))},
 		{"quantity", false, into(&w.Quantity, whole[int32](1, inventory.MaxQuantity))},
 		{"block", false, into(&w.Block, text[blockID](checkBlockID))},
 		{"unit_ids", false, into(&w.UnitIDs, texts(unitrows.UnitsMax))},
@@ -53,6 +55,7 @@ func (LineWish) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.OneOf = []*huma.Schema{
 		{Required: []string{"variant_id", "quantity"}},
 		{Required: []string{"one_of", "quantity"}},
+		{Required: []string{"kit_id", "quantity"}},
 		{Required: []string{"block", "unit_ids"}},
 		{Required: []string{"block", "any_of"}},
 	}
@@ -64,7 +67,7 @@ func (LineWish) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 func (w *LineWish) check(given []string, prefix string, wrong fieldErrors) fieldErrors {
 	has := func(name string) bool { return slices.Contains(given, name) }
 	if slices.ContainsFunc([]string{"block", "unit_ids", "any_of", "contiguous"}, has) {
-		for _, name := range []string{"one_of", "split"} {
+		for _, name := range []string{"one_of", "split", "kit_id"} {
 			if has(name) {
 				wrong = wrong.with(prefix+name, "must be left out with block, unit_ids, any_of and contiguous")
 			}
@@ -72,6 +75,12 @@ func (w *LineWish) check(given []string, prefix string, wrong fieldErrors) field
 		return w.units().checkUnits(given, prefix, wrong)
 	}
 	switch {
+	case has("kit_id"):
+		for _, name := range []string{"variant_id", "one_of", "split"} {
+			if has(name) {
+				wrong = wrong.with(prefix+name, "must be left out with kit_id")
+			}
+		}
 	case has("variant_id") && has("one_of"):
 		wrong = wrong.with(prefix+"one_of", "must be left out with variant_id")
 	case !has("variant_id") && !has("one_of"):
@@ -93,7 +102,7 @@ func (w *LineWish) line() requests.Line {
 	case w.Block != "":
 		return requests.Line{VariantID: string(w.Block), Quantity: w.AnyOf, Units: &requests.Units{Any: !w.Contiguous, Contiguous: w.Contiguous}}
 	default:
-		return requests.Line{VariantID: string(w.VariantID), Quantity: w.Quantity, OneOf: w.OneOf, Split: w.Split}
+		return requests.Line{VariantID: string(w.VariantID), Quantity: w.Quantity, OneOf: w.OneOf, Split: w.Split, KitID: string(w.KitID)}
 	}
 }
 
@@ -147,8 +156,9 @@ type LineOutcome struct {
 	VariantID    variantID         `json:"variant_id,omitempty"`
 	OneOf        []string          `json:"one_of,omitempty"`
 	Block        blockID           `json:"block,omitempty"`
-	Quantity     int32             `json:"quantity" doc:"Units asked for."`
-	Held         int64             `json:"held" doc:"Units that are held for the line, or were committed since; 0 for a digital variant."`
+	KitID        kitID             `json:"kit_id,omitempty"`
+	Quantity     int32             `json:"quantity" doc:"Units, or kits, asked for."`
+	Held         int64             `json:"held" doc:"Units, or whole kits, that are held for the line, or were committed since; 0 for a digital variant."`
 	Reason       requests.Reason   `json:"reason,omitempty" doc:"Why the line came up short; left out if it did not."`
 	Reservations []reservationJSON `json:"reservations" doc:"Those that were made for the line, in their present state."`
 }
@@ -157,7 +167,7 @@ func lineBodies(outcomes []requests.LineOutcome) []LineOutcome {
 	bodies := make([]LineOutcome, len(outcomes))
 	for i := range outcomes {
 		o := &outcomes[i]
-		bodies[i] = LineOutcome{OneOf: o.OneOf, Quantity: o.Quantity, Held: o.Held, Reason: o.Reason, Reservations: reservationBodies(o.Reservations)}
+		bodies[i] = LineOutcome{OneOf: o.OneOf, KitID: kitID(o.KitID), Quantity: o.Quantity, Held: o.Held, Reason: o.Reason, Reservations: reservationBodies(o.Reservations)}
 		if o.Units != nil {
 			bodies[i].Block = blockID(o.VariantID)
 		} else {

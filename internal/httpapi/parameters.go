@@ -139,6 +139,7 @@ type (
 	cartID     string
 	customerID string
 	blockID    string
+	kitID      string
 	unitID     string
 )
 
@@ -155,6 +156,9 @@ func (customerID) Schema(huma.Registry) *huma.Schema { return idSchema("The cust
 func (blockID) Schema(huma.Registry) *huma.Schema { return idSchema("The block's id.") }
 
 // Schema describes the id, for huma.
+func (kitID) Schema(huma.Registry) *huma.Schema { return idSchema("The kit's id.") }
+
+// Schema describes the id, for huma.
 func (unitID) Schema(huma.Registry) *huma.Schema {
 	return idSchema("The unit's id, unique within its block.")
 }
@@ -162,6 +166,11 @@ func (unitID) Schema(huma.Registry) *huma.Schema {
 // Resolve validates the id as a parameter of a path, for huma.
 func (id *blockID) Resolve(_ huma.Context, prefix *huma.PathBuffer) []error {
 	return resolved(checkBlockID(string(*id)), prefix)
+}
+
+// Resolve validates the id as a parameter of a path, for huma.
+func (id *kitID) Resolve(_ huma.Context, prefix *huma.PathBuffer) []error {
+	return resolved(checkKitID(string(*id)), prefix)
 }
 
 // Resolve validates the id as a parameter of a path, for huma.
@@ -184,6 +193,8 @@ func checkVariantID(id string) error { return inventory.ValidateID("variant_id",
 func checkCartID(id string) error { return inventory.ValidateID("cart_id", id) }
 
 func checkBlockID(id string) error { return inventory.ValidateID("block", id) }
+
+func checkKitID(id string) error { return inventory.ValidateID("kit_id", id) }
 
 func checkSubject(id string) error { return checkCustomerID("subject", id) }
 

@@ -21,7 +21,7 @@ type requestJSON struct {
 	RequestID uuid.UUID        `json:"request_id" format:"uuid"`
 	Kind      requests.Kind    `json:"kind" enum:"add,set,lines" doc:"add asks for more units, set for a quantity in place of the present one, lines for several lines."`
 	Status    requests.Status  `json:"status" enum:"queued,processing,done,failed" doc:"done and failed are final."`
-	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,cancelled,expired_in_queue,internal_error" doc:"Why it failed, else null."`
+	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,cancelled,expired_in_queue,internal_error" doc:"Why it failed, else null."`
 	CartID    cartID           `json:"cart_id"`
 	VariantID variantID        `json:"variant_id,omitempty" doc:"Left out of a request of several lines."`
 	Quantity  int32            `json:"quantity" doc:"Units asked for, of all lines together."`
@@ -83,7 +83,7 @@ type cartRequestJSON struct {
 	RequestID uuid.UUID        `json:"request_id" format:"uuid"`
 	Kind      requests.Kind    `json:"kind" enum:"add,set,lines" doc:"add asks for more units, set for a quantity in place of the present one, lines for several lines."`
 	Status    requests.Status  `json:"status" enum:"queued,processing,failed"`
-	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,cancelled,expired_in_queue,internal_error"`
+	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,cancelled,expired_in_queue,internal_error"`
 	VariantID variantID        `json:"variant_id,omitempty" doc:"Left out of a request of several lines."`
 	Quantity  int32            `json:"quantity"`
 	UnitsAsked

@@ -157,6 +157,10 @@ func (s *service) addStocks() {
 	add(s, s.getStock())
 	add(s, s.listStocks())
 	add(s, s.importStocks())
+	add(s, s.putKit())
+	add(s, s.getKit())
+	add(s, s.listKits())
+	add(s, s.deleteKit())
 }
 
 func (s *service) addUnits() {
@@ -169,6 +173,7 @@ func (s *service) addCarts() {
 	add(s, s.addItem())
 	add(s, s.setItem())
 	add(s, s.removeItem())
+	add(s, s.removeKit())
 	add(s, s.removeCart())
 	add(s, s.getCart())
 	add(s, s.extendCart())

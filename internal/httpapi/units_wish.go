@@ -16,14 +16,14 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// UnitsWish is the form of an added item that asks for units of a block, or for
-// several lines. It is
-// exported for huma, which leaves out embedded fields of other types.
+// UnitsWish is the form of an added item that asks for units of a block, for kits,
+// or for several lines. It is exported for huma, which leaves out embedded fields of other types.
 type UnitsWish struct {
 	Block      blockID  `json:"block,omitempty" example:"hall" doc:"The block whose units are wanted, in place of variant_id and quantity."`
 	UnitIDs    []string `json:"unit_ids,omitempty" doc:"The units of the block that are wanted." example:"[\"A1\",\"A2\"]"`
 	AnyOf      int32    `json:"any_of,omitempty" doc:"How many units of the block are wanted, whichever they are." example:"4"`
 	Contiguous bool     `json:"contiguous,omitempty" doc:"With any_of: only neighbours, units with consecutive positions."`
+	KitID      kitID    `json:"kit_id,omitempty" doc:"The kit that is wanted, quantity times, in place of variant_id." example:"camping"`
 
 	Lines   []LineWish `json:"lines,omitempty" doc:"Several lines, in place of all other fields but partial."`
 	Partial bool       `json:"partial,omitempty" doc:"With lines: hold what there is of each line. Otherwise all units of all lines are held, or none."`
@@ -47,6 +47,7 @@ func (w *UnitsWish) otherFields() []field {
 		{"unit_ids", false, into(&w.UnitIDs, texts(unitrows.UnitsMax))},
 		{"any_of", false, into(&w.AnyOf, whole[int32](1, unitrows.UnitsMax))},
 		{"contiguous", false, into(&w.Contiguous, boolean())},
+		{"kit_id", false, into(&w.KitID, text[kitID](checkKitID))},
 		{"lines", false, value{set, describe}},
 		{"partial", false, into(&w.Partial, boolean())},
 	}
@@ -54,7 +55,11 @@ func (w *UnitsWish) otherFields() []field {
 
 func (w *UnitsWish) checkOther(names []string, wrong fieldErrors) fieldErrors {
 	several := slices.Contains(names, "lines")
-	if !several && !slices.Contains(names, "partial") {
+	switch {
+	case several || slices.Contains(names, "partial"):
+	case slices.Contains(names, "kit_id"):
+		return checkKit(names, wrong)
+	default:
 		return w.checkUnits(names, "", wrong)
 	}
 	for _, name := range names {
@@ -67,6 +72,19 @@ func (w *UnitsWish) checkOther(names []string, wrong fieldErrors) fieldErrors {
 	}
 	w.Lines, wrong = decodeLines(w.rawLines, wrong)
 	w.rawLines = nil
+	return wrong
+}
+
+// checkKit adds to wrong what is wrong with a body for kits.
+func checkKit(names []string, wrong fieldErrors) fieldErrors {
+	for _, name := range names {
+		if name != "kit_id" && name != "quantity" {
+			wrong = wrong.with(name, "must be left out with kit_id")
+		}
+	}
+	if !slices.Contains(names, "quantity") {
+		wrong = wrong.with("quantity", "is required")
+	}
 	return wrong
 }
 
@@ -103,6 +121,7 @@ func (w *UnitsWish) describeForms(schema *huma.Schema) {
 		{Required: []string{"variant_id", "quantity"}},
 		{Required: []string{"block", "unit_ids"}},
 		{Required: []string{"block", "any_of"}},
+		{Required: []string{"kit_id", "quantity"}},
 		{Required: []string{"lines"}},
 	}
 }

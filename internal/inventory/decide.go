@@ -131,6 +131,8 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 	switch {
 	case request.Replace && inCheckout(held):
 		return Cancelled
+	case request.Replace && inKit(held):
+		return PartOfKit
 	case !c.Tracked:
 		d.release(request, ref, held)
 		d.cartHolds[key] = nil
@@ -205,7 +207,7 @@ func (in *inputs) hold(request *HoldRequest, c *counter) reservationrows.Hold {
 		ttl = time.Duration(*c.HoldTTLSeconds) * time.Second
 	}
 	return reservationrows.Hold{Origin: request.Origin, Reservation: reservations.Reservation{
-		TenantID: request.TenantID, ReservationID: request.RequestID, ResourceKind: Kind, ResourceKey: request.VariantID,
+		TenantID: request.TenantID, ReservationID: request.RequestID, ResourceKind: Kind, ResourceKey: request.VariantID, KitID: request.KitID,
 		HolderID: request.CartID, CustomerID: request.CustomerID, Quantity: request.Quantity, Status: reservations.Held,
 		FirstHeldAt: in.now, HeldAt: in.now, ExpiresAt: in.now.Add(min(ttl, in.LifetimeMax)),
 	}}

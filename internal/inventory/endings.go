@@ -234,6 +234,10 @@ func inCheckout(held []reservations.Reservation) bool {
 	return slices.ContainsFunc(held, func(r reservations.Reservation) bool { return r.InCheckout() })
 }
 
+func inKit(held []reservations.Reservation) bool {
+	return slices.ContainsFunc(held, func(r reservations.Reservation) bool { return r.KitID != "" })
+}
+
 func units(held []reservations.Reservation) (sum int64) {
 	for i := range held {
 		sum += held[i].Quantity

@@ -41,10 +41,10 @@ func (a Action) extends() bool { return a == ExtendCart || a == ExtendHold }
 type Call struct {
 	Action   Action
 	TenantID uuid.UUID
-	// CartID names the cart, and VariantID for ReleaseCart the variant, "" for
-	// all; ReservationID names the hold.
-	CartID, VariantID string
-	ReservationID     uuid.UUID
+	// CartID names the cart, and VariantID or KitID for ReleaseCart the variant or
+	// the kit, both "" for all; ReservationID names the hold.
+	CartID, VariantID, KitID string
+	ReservationID            uuid.UUID
 	// Reason is why something is released.
 	Reason reservations.ReleaseReason
 	// By is how much longer something is held, at most to LifetimeMax after it

@@ -29,6 +29,9 @@ func (g *GroupCommit) Decide() {
 
 // decide decides one call on its locked holds, and adds what it writes to g.
 func (g *GroupCommit) decide(m *Member) Result {
+	if m.KitID != "" {
+		m.holds = slices.DeleteFunc(m.holds, func(r reservations.Reservation) bool { return r.KitID != m.KitID })
+	}
 	live, due := splitDue(m.holds, g.now)
 	switch m.Action {
 	case CheckoutCart:
@@ -37,11 +40,16 @@ func (g *GroupCommit) decide(m *Member) Result {
 		}
 		return g.end(live, reservationrows.Ending{To: reservations.Committed, At: g.now, Origin: m.Origin})
 	case ReleaseCart:
-		if inCheckout(live) {
+		switch {
+		case inCheckout(live):
 			return Result{Err: reservationrows.ErrCheckoutInProgress}
+		case m.VariantID != "" && inKit(live):
+			return Result{Err: fmt.Errorf("remove variant %s from cart %s: %w", m.VariantID, m.CartID, ErrPartOfKit)}
 		}
 		g.end(due, expiry(g.now))
-		g.acknowledged = append(g.acknowledged, reservationrows.HolderKey{TenantID: m.TenantID, HolderID: m.CartID, ResourceKey: m.VariantID})
+		if m.KitID == "" {
+			g.acknowledged = append(g.acknowledged, reservationrows.HolderKey{TenantID: m.TenantID, HolderID: m.CartID, ResourceKey: m.VariantID})
+		}
 		return g.end(live, reservationrows.Ending{To: reservations.Released, Reason: m.Reason, At: g.now, Origin: m.Origin})
 	case ExtendCart:
 		if len(m.holds) == 0 {
@@ -86,6 +94,9 @@ func (g *GroupCommit) decideOne(m *Member, due []reservations.Reservation) Resul
 		}
 		return Result{Err: err}
 	}
+	if m.Action == ReleaseHold && inKit(m.holds) {
+		return Result{Err: fmt.Errorf("release reservation %s: %w", m.ReservationID, ErrPartOfKit)}
+	}
 	ending := reservationrows.Ending{To: reservations.Committed, At: g.now, Origin: m.Origin}
 	if m.Action == ReleaseHold {
 		ending.To, ending.Reason = reservations.Released, m.Reason
@@ -123,6 +134,11 @@ func (g *GroupCommit) QueueWrites(b *pgx.Batch) {
 			return cmp.Or(slices.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.HolderID, b.HolderID), cmp.Compare(a.ResourceKey, b.ResourceKey))
 		})
 		reservationrows.QueueAcknowledge(b, Kind, g.acknowledged)
+	}
+	for m := range g.included() {
+		if m.Action == ReleaseCart && m.KitID != "" && m.Result.Err == nil {
+			reservationrows.QueueAcknowledgeKit(b, Kind, reservationrows.Holder{TenantID: m.TenantID, HolderID: m.CartID}, m.KitID)
+		}
 	}
 	queueDeltas(b, g.deltas)
 	audit.Queue(b, g.entries)

@@ -36,6 +36,11 @@ type HoldRequest struct {
 	// Replace.
 	Set, Line      int
 	Split, Partial bool
+	// KitID is the kit that the request is a part of. Of a set, the requests of a
+	// line with Kits are the parts of that many kits: all of one kit are held, or
+	// none.
+	KitID string
+	Kits  int64
 	// Stale means that the request waited longer than its lane allows.
 	Stale  bool
 	Origin audit.Origin
@@ -74,6 +79,7 @@ const (
 	NotOnSale      Outcome = "not_on_sale"          // before the sale starts, or after it ended; what lowers a quantity is granted
 	NotAllowed     Outcome = "quantity_not_allowed" // the cart would hold less than quantity_min, or no multiple of quantity_step
 	LimitExceeded  Outcome = "limit_exceeded"       // the cart would hold more than max_per_cart, or its customer have more than max_per_customer; more than unitrows.UnitsMax units of a block
+	PartOfKit      Outcome = "part_of_kit"          // what it replaces is a part of a kit
 	OutOfStock     Outcome = "out_of_stock"         // more than is available, and no backorder; a named unit is taken
 	Granted        Outcome = "granted"              // held
 	NotNeeded      Outcome = "not_needed"           // of a set: another request serves the line, or another line is short

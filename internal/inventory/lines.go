@@ -23,7 +23,11 @@ func (d *decision) decideSet(requests []HoldRequest, first int, in *inputs) (nex
 		for end < next && requests[end].Line == requests[i].Line {
 			end++
 		}
-		short, undecided := d.decideLine(requests[i:end], d.outcomes[i:end], in)
+		decideLine := d.decideLine
+		if requests[i].Kits > 0 {
+			decideLine = d.decideKits
+		}
+		short, undecided := decideLine(requests[i:end], d.outcomes[i:end], in)
 		if undecided != "" {
 			d.restore(before)
 			for j := first; j < next; j++ {
@@ -81,6 +85,81 @@ func (d *decision) decideLine(line []HoldRequest, outcomes []Outcome, in *inputs
 		outcomes[at] = why
 	}
 	return true, ""
+}
+
+// decideKits decides the requests of a line of kits, which are its parts: all
+// kits are held or none; or, if the line is partial, as many whole kits as there
+// are. The results are those of decideLine.
+func (d *decision) decideKits(parts []HoldRequest, outcomes []Outcome, in *inputs) (short bool, undecided Outcome) {
+	before := d.save(parts)
+	why, undecided := d.tryKits(parts, parts[0].Kits, outcomes, in)
+	if undecided != "" || why == "" {
+		return false, undecided
+	}
+	d.restore(before)
+	if parts[0].Partial && why == OutOfStock {
+		if kits := d.mostKits(parts, in); kits > 0 {
+			partial := make([]Outcome, len(parts))
+			lacking, undecided := d.tryKits(parts, kits, partial, in)
+			switch {
+			case undecided != "":
+				return false, undecided
+			case lacking == "":
+				copy(outcomes, partial)
+				return true, ""
+			}
+			d.restore(before)
+		}
+	}
+	for i, outcome := range outcomes {
+		if !outcome.Rejected() {
+			outcomes[i] = NotNeeded
+		}
+	}
+	return true, ""
+}
+
+// tryKits decides the parts of that many kits. why is the first rejection, "" if
+// there is none. The holds of one line of kits end together.
+func (d *decision) tryKits(parts []HoldRequest, kits int64, outcomes []Outcome, in *inputs) (why, undecided Outcome) {
+	first := len(d.holds)
+	for i := range parts {
+		request := parts[i]
+		request.Quantity = request.Quantity / request.Kits * kits
+		outcomes[i] = d.decideOne(&request, in)
+		switch {
+		case !outcomes[i].Decided():
+			return "", outcomes[i]
+		case outcomes[i].Rejected() && why == "":
+			why = outcomes[i]
+		}
+	}
+	if made := d.holds[first:]; len(made) > 0 {
+		deadline := made[0].ExpiresAt
+		for i := range made {
+			deadline = earlier(deadline, made[i].ExpiresAt)
+		}
+		for i := range made {
+			made[i].ExpiresAt = deadline
+		}
+	}
+	return why, ""
+}
+
+// mostKits returns how many whole kits are free.
+func (d *decision) mostKits(parts []HoldRequest, in *inputs) int64 {
+	kits := parts[0].Kits
+	for i := range parts {
+		request := &parts[i]
+		c := in.counters[Ref{request.TenantID, request.VariantID}]
+		if c == nil {
+			return 0
+		}
+		if c.Tracked && c.bounded() {
+			kits = min(kits, d.most(request, in)/(request.Quantity/request.Kits))
+		}
+	}
+	return kits
 }
 
 // most returns how many units a request that came up short would get, if it

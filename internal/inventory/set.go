@@ -207,6 +207,8 @@ func outcome(err error) (string, error) {
 	switch {
 	case errors.Is(err, ErrUnknownVariant):
 		return "unknown_variant", nil
+	case errors.Is(err, ErrUnknownKit):
+		return "unknown_kit", nil
 	case errors.Is(err, ErrStockRequired):
 		return "stock_required", nil
 	case errors.Is(err, ErrBelowReserved):

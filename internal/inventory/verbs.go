@@ -54,9 +54,18 @@ func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 // The transaction must be READ COMMITTED, else ErrIsolation.
 //
 // Errors: *InvalidError for a reason that is not in
-// reservationrows.ReleaseReasons.
+// reservationrows.ReleaseReasons; ErrPartOfKit if the cart holds units of the
+// variant for a kit.
 func ReleaseCartTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, variantID string, reason reservations.ReleaseReason, origin audit.Origin) ([]reservations.Reservation, error) {
 	c := Call{Action: ReleaseCart, TenantID: tenantID, CartID: cartID, VariantID: variantID, Reason: reason, Origin: origin}
+	return applyTx(ctx, tx, c, pg.QueueIsolation)
+}
+
+// ReleaseKitTx is ReleaseCartTx for what a cart holds of one kit.
+//
+// The transaction must be READ COMMITTED, else ErrIsolation.
+func ReleaseKitTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID, kitID string, reason reservations.ReleaseReason, origin audit.Origin) ([]reservations.Reservation, error) {
+	c := Call{Action: ReleaseCart, TenantID: tenantID, CartID: cartID, KitID: kitID, Reason: reason, Origin: origin}
 	return applyTx(ctx, tx, c, pg.QueueIsolation)
 }
 
@@ -112,7 +121,8 @@ func CommitTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID,
 //
 // Errors: *InvalidError for a reason that is not in
 // reservationrows.ReleaseReasons; reservations.ErrNotFound,
-// *reservations.ConflictError for one that has ended or is past its deadline.
+// *reservations.ConflictError for one that has ended or is past its deadline;
+// ErrPartOfKit for a part of a kit.
 func Release(ctx context.Context, db *pgxpool.Pool, tenantID, reservationID uuid.UUID, reason reservations.ReleaseReason, origin audit.Origin) (r reservations.Reservation, err error) {
 	var conflict *reservations.ConflictError
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {

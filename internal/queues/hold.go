@@ -70,6 +70,7 @@ func holdRequest(r *requests.Request) inventory.HoldRequest {
 	if r.Units != nil {
 		ask.UnitIDs, ask.Contiguous, ask.Block = r.Units.IDs, r.Units.Contiguous, true
 	}
+	ask.KitID = r.KitID
 	return ask
 }
 

@@ -37,18 +37,35 @@ type severalLines struct {
 func (s *severalLines) set(r *requests.Request, set int) (asks []inventory.HoldRequest) {
 	for place := range r.Lines.Items {
 		line := &r.Lines.Items[place]
-		for _, variant := range requestrows.Variants(line) {
-			part := requestrows.PartOf(r, place, variant, int64(line.Quantity))
+		for _, needed := range needs(line) {
+			part := requestrows.PartOf(r, place, needed.VariantID, int64(needed.Quantity))
 			s.parts = append(s.parts, part)
 			ask := holdRequest(&requests.Request{
-				TenantID: r.TenantID, RequestID: part.RequestID, CartID: r.CartID, VariantID: variant, Quantity: line.Quantity, Units: line.Units,
-				ActorID: r.ActorID, CorrelationID: r.CorrelationID, CustomerID: r.CustomerID,
+				TenantID: r.TenantID, RequestID: part.RequestID, CartID: r.CartID, VariantID: part.VariantID, Quantity: part.Quantity, Units: line.Units,
+				KitID: line.KitID, ActorID: r.ActorID, CorrelationID: r.CorrelationID, CustomerID: r.CustomerID,
 			})
 			ask.Set, ask.Line, ask.Split, ask.Partial = set, place, line.Split, r.Lines.Partial
+			if line.KitID != "" {
+				ask.Kits = int64(line.Quantity)
+			}
 			asks = append(asks, ask)
 		}
 	}
 	return asks
+}
+
+// needs returns the variants of a line with their units: the parts of its kits,
+// or each variant with all units.
+func needs(line *requests.Line) []requests.KitPart {
+	if line.KitID != "" {
+		return requestrows.KitParts(line)
+	}
+	variants := requestrows.Variants(line)
+	all := make([]requests.KitPart, len(variants))
+	for i, variant := range variants {
+		all[i] = requests.KitPart{VariantID: variant, Quantity: line.Quantity}
+	}
+	return all
 }
 
 // end returns where the hold requests of the request with that index end.
@@ -109,7 +126,10 @@ func (s *severalLines) queueParts(b *pgx.Batch, holding *inventory.Holding) {
 		if part.ParentID == uuid.Nil {
 			continue
 		}
-		line := lineOf{part.ParentID, part.Line}
+		line := lineOf{part.ParentID, part.Line, ""}
+		if part.KitID != "" {
+			line.part = part.VariantID
+		}
 		if _, known := left[line]; !known {
 			left[line] = int64(part.Quantity)
 		}
@@ -117,6 +137,8 @@ func (s *severalLines) queueParts(b *pgx.Batch, holding *inventory.Holding) {
 		case outcome == inventory.Granted:
 			put(part, held[part.RequestID], "")
 			left[line] -= held[part.RequestID]
+		case outcome == inventory.Untracked && part.KitID != "":
+			put(part, s.ofKits(i, held), "")
 		case outcome == inventory.Untracked:
 			put(part, left[line], "")
 			left[line] = 0
@@ -128,10 +150,24 @@ func (s *severalLines) queueParts(b *pgx.Batch, holding *inventory.Holding) {
 	requestrows.QueueDecidedParts(b, parts, reasons, holding.Now)
 }
 
-// lineOf is a line of a request.
+// ofKits returns how many units of an untracked part are in the kits of which
+// units of another part are held, or in all kits if no part is tracked.
+func (s *severalLines) ofKits(i int, held map[uuid.UUID]int64) int64 {
+	part := &s.parts[i]
+	for j := range s.parts {
+		other := &s.parts[j]
+		if n, holds := held[other.RequestID]; holds && other.ParentID == part.ParentID && other.Line == part.Line {
+			return int64(part.Quantity) * n / int64(other.Quantity)
+		}
+	}
+	return int64(part.Quantity)
+}
+
+// lineOf is a line of a request, or a part of a kit of the line.
 type lineOf struct {
 	requestID uuid.UUID
 	line      int16
+	part      string
 }
 
 // hotSQL returns the places of the variants that are hot, or on their way to or

@@ -3,6 +3,7 @@ package queues
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,10 +34,10 @@ func (d *Drain) decideParts(ctx context.Context, tx pgx.Tx, b *pgx.Batch, r requ
 		report.streams = inserted.Streams
 		return err
 	}
+	if err := inventory.ReleaseIncompleteTx(ctx, tx, step.incomplete(), requestrows.OriginOf(&r)); err != nil {
+		return err
+	}
 	if step.reason != "" {
-		if err := inventory.ReleaseIncompleteTx(ctx, tx, step.held(), requestrows.OriginOf(&r)); err != nil {
-			return err
-		}
 		report.Rejected++
 	} else {
 		report.Held++
@@ -65,8 +66,10 @@ type nextStep struct {
 // others may take it between the reading and the decision.
 const triesMax = 3
 
+// takesWhatThereIs reports whether a line takes what there is of it. Kits of a
+// scattered request are all held or none.
 func (s *nextStep) takesWhatThereIs(line *requests.Line) bool {
-	return line.Split || s.request.Lines.Partial
+	return line.KitID == "" && (line.Split || s.request.Lines.Partial)
 }
 
 func (s *nextStep) asksForWhatThereIs() bool {
@@ -103,8 +106,8 @@ func (s *nextStep) plan() {
 		case line.lost != "":
 			first = cmp.Or(first, line.lost)
 		case line.left <= 0:
-		case line.next != nil && !s.stale:
-			s.dispatch = append(s.dispatch, *line.next)
+		case len(line.next) > 0 && !s.stale:
+			s.dispatch = append(s.dispatch, line.next...)
 		default:
 			first = cmp.Or(first, line.reason)
 		}
@@ -120,15 +123,18 @@ func (s *nextStep) plan() {
 
 // lineState is how far a line is served.
 type lineState struct {
-	left   int64                   // units that it lacks
-	held   bool                    // it holds something, or needs to hold nothing
-	next   *requestrows.Submission // the part that may serve it next
-	lost   requests.Reason         // it had a hold that has ended without a checkout
-	reason requests.Reason         // why it is short
+	left   int64                    // units that it lacks
+	held   bool                     // it holds something, or needs to hold nothing
+	next   []requestrows.Submission // the part that may serve it next, or the parts of its kits
+	lost   requests.Reason          // it had a hold that has ended without a checkout
+	reason requests.Reason          // why it is short
 }
 
 func (s *nextStep) lineOf(place int) lineState {
 	line := &s.request.Lines.Items[place]
+	if line.KitID != "" {
+		return s.kitsOf(place)
+	}
 	state := lineState{left: int64(line.Quantity), reason: requests.ExpiredInQueue}
 	tries, failedKnown := make(map[string]int), false
 	for i := range s.parts {
@@ -157,8 +163,42 @@ func (s *nextStep) lineOf(place int) lineState {
 		state.reason = requests.OutOfStock
 	}
 	if state.left > 0 {
-		state.next = s.nextPart(place, state.left, tries)
+		if next := s.nextPart(place, state.left, tries); next != nil {
+			state.next = append(state.next, *next)
+		}
 	}
+	return state
+}
+
+// kitsOf is lineOf for a line of kits, whose parts are queued together.
+func (s *nextStep) kitsOf(place int) lineState {
+	line := &s.request.Lines.Items[place]
+	state := lineState{reason: requests.ExpiredInQueue}
+	failed := false
+	for _, needed := range requestrows.KitParts(line) {
+		at := slices.IndexFunc(s.parts, func(p requestrows.Part) bool { return int(p.Line) == place && p.VariantID == needed.VariantID })
+		if at < 0 {
+			state.left++
+			state.next = append(state.next, requestrows.PartOf(s.request, place, needed.VariantID, int64(needed.Quantity)))
+			continue
+		}
+		switch p := &s.parts[at]; {
+		case p.Status == requests.Done && p.Reservation == nil: // a variant that is not tracked
+		case p.Status == requests.Done && p.Reservation.Status == reservations.Released:
+			state.lost = requests.Cancelled
+		case p.Status == requests.Done && p.Reservation.Status == reservations.Expired:
+			state.lost = cmp.Or(state.lost, requests.ExpiredInQueue)
+		case p.Status == requests.Done:
+		case p.Reason == requests.Cancelled:
+			state.lost = requests.Cancelled
+		case !failed:
+			state.reason, failed = p.Reason, true
+		}
+	}
+	if failed {
+		state.left, state.next = 1, nil
+	}
+	state.held = state.left == 0 && state.lost == ""
 	return state
 }
 
@@ -187,10 +227,16 @@ func (s *nextStep) nextPart(place int, left int64, tries map[string]int) *reques
 	return nil
 }
 
-// held returns the holds of the request's parts.
-func (s *nextStep) held() (held []reservations.Reservation) {
+// incomplete returns the holds that are released when the request is finished:
+// all of a request that fails, else those of kits that are not whole.
+func (s *nextStep) incomplete() (held []reservations.Reservation) {
+	broken := make(map[int16]bool)
+	for place := range s.request.Lines.Items {
+		broken[int16(place)] = s.reason != "" || s.request.Lines.Items[place].KitID != "" && !s.lineOf(place).held
+	}
 	for i := range s.parts {
-		if r := s.parts[i].Reservation; r != nil && r.Status == reservations.Held {
+		p := &s.parts[i]
+		if r := p.Reservation; r != nil && r.Status == reservations.Held && broken[p.Line] {
 			held = append(held, *r)
 		}
 	}

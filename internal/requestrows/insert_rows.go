@@ -24,10 +24,10 @@ import (
 const (
 	insertInto = `
 INSERT INTO reservation_requests AS r (request_id, kind, cart_id, quantity, idempotency_key, fingerprint, correlation_id, actor_id,
-                                       retry_of, trace_parent, units, lines, parent_id, line, customer_id, created_at, updated_at, reason, status, tenant_id, variant_id, lane, slot)
+                                       retry_of, trace_parent, units, lines, parent_id, line, customer_id, kit_id, created_at, updated_at, reason, status, tenant_id, variant_id, lane, slot)
 SELECT a.request_id, coalesce(a.kind, ($2::text[])[1]), coalesce(a.cart_id, ($3::text[])[1]), coalesce(a.quantity, ($4::integer[])[1]),
        nullif(coalesce(a.idempotency_key, ($5::text[])[1]), ''), a.fingerprint, nullif(coalesce(a.correlation_id, ($7::text[])[1]), ''),
-       nullif(coalesce(a.actor_id, ($8::text[])[1]), ''), a.retry_of, a.trace_parent, a.units::jsonb, a.lines::jsonb, a.parent_id, a.line, nullif(coalesce(a.customer_id, ($18::text[])[1]), ''),
+       nullif(coalesce(a.actor_id, ($8::text[])[1]), ''), a.retry_of, a.trace_parent, a.units::jsonb, a.lines::jsonb, a.parent_id, a.line, nullif(coalesce(a.customer_id, ($18::text[])[1]), ''), a.kit_id,
        coalesce($12::timestamptz, clock_timestamp()), coalesce($13::timestamptz, clock_timestamp()),
        nullif(nullif(coalesce(a.outcome, ($14::text[])[1]), 'queued'), 'done'),
        CASE coalesce(a.outcome, ($14::text[])[1])
@@ -35,9 +35,9 @@ SELECT a.request_id, coalesce(a.kind, ($2::text[])[1]), coalesce(a.cart_id, ($3:
            WHEN 'done' THEN 'done' ELSE 'failed' END`
 
 	rowColumns = `$1::uuid[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::bytea[], $7::text[], $8::text[], $9::uuid[],
-            $10::text[], $11::text[], $14::text[], $15::text[], $16::uuid[], $17::smallint[], $18::text[]`
+            $10::text[], $11::text[], $14::text[], $15::text[], $16::uuid[], $17::smallint[], $18::text[], $19::text[]`
 	rowNames = `request_id, kind, cart_id, quantity, idempotency_key, fingerprint, correlation_id, actor_id, retry_of,
-                           trace_parent, units, outcome, lines, parent_id, line, customer_id`
+                           trace_parent, units, outcome, lines, parent_id, line, customer_id, kit_id`
 
 	untrackedJoin = `
 LEFT JOIN inventory_stocks s ON s.tenant_id = a.tenant_id AND s.variant_id = a.variant_id AND NOT s.tracked`
@@ -47,9 +47,9 @@ LEFT JOIN inventory_stocks s ON s.tenant_id = a.tenant_id AND s.variant_id = a.v
 	insertVariantSQL = `
 WITH s AS MATERIALIZED (
     SELECT s.variant_id, ` + lanes.RouteColumns + `
-    FROM (SELECT $19::uuid AS tenant_id, $20::text AS variant_id) a
+    FROM (SELECT $20::uuid AS tenant_id, $21::text AS variant_id) a
     ` + lanes.RouteJoin + untrackedJoin + `
-)` + insertInto + `, $19, $20, s.lane, s.slot
+)` + insertInto + `, $20, $21, s.lane, s.slot
 FROM s
 CROSS JOIN unnest(` + rowColumns + `)
      WITH ORDINALITY AS a (` + rowNames + `, place)
@@ -57,7 +57,7 @@ ORDER BY a.place`
 
 	// insertVariantsSQL inserts a group for several variants.
 	insertVariantsSQL = insertInto + `, a.tenant_id, a.variant_id, ` + lanes.RouteColumns + `
-FROM unnest(` + rowColumns + `, $19::uuid[], $20::text[])
+FROM unnest(` + rowColumns + `, $20::uuid[], $21::text[])
      WITH ORDINALITY AS a (` + rowNames + `, tenant_id, variant_id, place)
 ` + lanes.RouteJoin + untrackedJoin + `
 ORDER BY a.place`
@@ -145,7 +145,7 @@ func columnsOf(group []Submission, decided *decidedGroup) []any {
 	ids, quantities := make([][16]byte, n), make([]int32, n)
 	var fingerprints [][]byte
 	var retries, parents []*[16]byte
-	var traces, units, lines []*string
+	var traces, units, lines, kits []*string
 	var places []*int16
 	for i := range group {
 		s := &group[i]
@@ -171,6 +171,9 @@ func columnsOf(group []Submission, decided *decidedGroup) []any {
 		if s.ParentID != uuid.Nil {
 			parents, places = put(parents, i, n, (*[16]byte)(&s.ParentID)), put(places, i, n, &s.Line)
 		}
+		if s.KitID != "" {
+			kits = put(kits, i, n, &s.KitID)
+		}
 	}
 	var created, updated *time.Time // the clock when a row is inserted, if nil
 	if decided != nil {
@@ -178,7 +181,7 @@ func columnsOf(group []Submission, decided *decidedGroup) []any {
 	}
 	return []any{
 		ids, pg.Collapse(kinds), pg.Collapse(carts), pg.Collapse(quantities), pg.Collapse(keys), fingerprints,
-		pg.Collapse(correlations), pg.Collapse(actors), retries, traces, units, created, updated, pg.Collapse(outcomes), lines, parents, places, pg.Collapse(customers),
+		pg.Collapse(correlations), pg.Collapse(actors), retries, traces, units, created, updated, pg.Collapse(outcomes), lines, parents, places, pg.Collapse(customers), kits,
 	}
 }
 

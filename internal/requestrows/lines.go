@@ -27,7 +27,7 @@ func validateLines(lines *requests.Lines) error {
 	if lines == nil || len(lines.Items) == 0 || len(lines.Items) > LinesMax {
 		return &inventory.InvalidError{Field: "lines", Message: fmt.Sprintf("must have 1 to %d items", LinesMax)}
 	}
-	named := make(map[string]bool, len(lines.Items))
+	named, kits := make(map[string]bool, len(lines.Items)), make(map[string]bool)
 	for i := range lines.Items {
 		line := &lines.Items[i]
 		field := func(name string) string { return fmt.Sprintf("lines[%d].%s", i, name) }
@@ -40,13 +40,21 @@ func validateLines(lines *requests.Lines) error {
 		if named[line.VariantID] && line.VariantID != "" {
 			return &inventory.InvalidError{Field: field("variant_id"), Message: "is the variant of another line"}
 		}
+		if kits[line.KitID] {
+			return &inventory.InvalidError{Field: field("kit_id"), Message: "is the kit of another line"}
+		}
 		named[line.VariantID] = true
+		if line.KitID != "" {
+			kits[line.KitID] = true
+		}
 	}
 	return nil
 }
 
 func validateLine(line *requests.Line, field func(string) string) error {
 	switch {
+	case line.KitID != "":
+		return validateKit(line, field)
 	case len(line.OneOf) > 0 && (line.VariantID != "" || line.Units != nil):
 		return &inventory.InvalidError{Field: field("one_of"), Message: "must be left out with a variant or a block"}
 	case line.Split && len(line.OneOf) == 0:
@@ -80,8 +88,8 @@ func validateLine(line *requests.Line, field func(string) string) error {
 	return err
 }
 
-// unitsOf is how many units the lines ask for together, at most what the column
-// can hold.
+// unitsOf is how many units and kits the lines ask for together, at most what
+// the column can hold.
 func unitsOf(lines *requests.Lines) int32 {
 	sum := int32(0)
 	for _, line := range lines.Items {
@@ -91,9 +99,16 @@ func unitsOf(lines *requests.Lines) int32 {
 }
 
 // Variants returns the variants of a line, in the order in which they are
-// tried.
+// tried, or those of the parts of a kit.
 func Variants(line *requests.Line) []string {
-	if len(line.OneOf) > 0 {
+	switch {
+	case line.KitID != "":
+		variants := make([]string, len(line.Parts))
+		for i := range line.Parts {
+			variants[i] = line.Parts[i].VariantID
+		}
+		return variants
+	case len(line.OneOf) > 0:
 		return line.OneOf
 	}
 	return []string{line.VariantID}
@@ -104,7 +119,7 @@ func Variants(line *requests.Line) []string {
 func PartOf(r *requests.Request, place int, variantID string, quantity int64) Submission {
 	return Submission{
 		TenantID: r.TenantID, RequestID: NewID(), Kind: requests.Add, CartID: r.CartID, VariantID: variantID, Quantity: int32(quantity),
-		Units: r.Lines.Items[place].Units, ParentID: r.RequestID, Line: int16(place),
+		Units: r.Lines.Items[place].Units, ParentID: r.RequestID, Line: int16(place), KitID: r.Lines.Items[place].KitID,
 		CorrelationID: r.CorrelationID, ActorID: r.ActorID, CustomerID: r.CustomerID, traceParent: r.TraceParent,
 	}
 }
@@ -256,13 +271,16 @@ func outcomesOf(lines *requests.Lines, parts []Part, finished bool) []requests.L
 		}
 		if r := p.Reservation; r != nil {
 			o.Reservations = append(o.Reservations, *r)
-			if r.Status == reservations.Held || r.Status == reservations.Committed {
+			if o.KitID == "" && (r.Status == reservations.Held || r.Status == reservations.Committed) {
 				o.Held += r.Quantity
 			}
 		}
 	}
 	for i := range outcomes {
 		o := &outcomes[i]
+		if o.KitID != "" {
+			o.Held = kitsOf(&o.Line, o.Reservations, partsOf(parts, i))
+		}
 		switch served := isServed(&o.Line, partsOf(parts, i)); {
 		case served:
 			o.Reason = "" // an earlier variant of the choice came up short
@@ -282,9 +300,12 @@ func partsOf(parts []Part, place int) (of []Part) {
 	return of
 }
 
-// isServed reports whether parts of a line have all that it asks for: units, or
-// a variant that is not tracked.
+// isServed reports whether parts of a line have all that it asks for: units, all
+// parts of its kits, or a variant that is not tracked.
 func isServed(line *requests.Line, parts []Part) bool {
+	if line.KitID != "" {
+		return hasAllParts(line, parts)
+	}
 	left := int64(line.Quantity)
 	for i := range parts {
 		switch p := &parts[i]; {

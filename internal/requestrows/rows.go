@@ -14,7 +14,7 @@ import (
 const columns = `r.tenant_id, r.request_id, r.sequence, r.kind, r.cart_id, r.variant_id, r.quantity, r.lane, r.slot,
        r.status, coalesce(r.reason, ''), coalesce(r.actor_id, ''), coalesce(r.correlation_id, r.request_id::text),
        r.attempts, r.claim_epoch, r.retry_of, coalesce(r.trace_parent, ''), r.created_at, r.updated_at, r.units,
-       r.lines, r.parent_id, coalesce(r.line, 0), r.open_parts, coalesce(r.customer_id, '')`
+       r.lines, r.parent_id, coalesce(r.line, 0), r.open_parts, coalesce(r.customer_id, ''), coalesce(r.kit_id, '')`
 
 // scan reads a row of columns, and the columns that the query adds. It scans
 // ids as [16]byte: a uuid.UUID scans itself from text, which takes a third of a
@@ -25,7 +25,7 @@ func scan(row pgx.CollectableRow, added ...any) (r requests.Request, err error) 
 		(*[16]byte)(&r.TenantID), (*[16]byte)(&r.RequestID), &r.Sequence, (*string)(&r.Kind), &r.CartID, &r.VariantID,
 		&r.Quantity, (*string)(&r.Lane), &r.Slot, (*string)(&r.Status), (*string)(&r.Reason), &r.ActorID, &r.CorrelationID,
 		&r.Attempts, &r.ClaimEpoch, &retryOf, &r.TraceParent, &r.CreatedAt, &r.UpdatedAt,
-		&r.Units, &r.Lines, &parent, &r.Line, &r.OpenParts, &r.CustomerID,
+		&r.Units, &r.Lines, &parent, &r.Line, &r.OpenParts, &r.CustomerID, &r.KitID,
 	}, added...)...)
 	r.RetryOf, r.ParentID = (*uuid.UUID)(retryOf), (*uuid.UUID)(parent)
 	return r, err

@@ -33,9 +33,10 @@ type Submission struct {
 	// Lines are those of a request of kind Several, which has no other variant,
 	// quantity or units.
 	Lines *requests.Lines
-	// ParentID and Line are those of a part of such a request.
+	// ParentID, Line and KitID are those of a part of such a request.
 	ParentID uuid.UUID
 	Line     int16
+	KitID    string
 	// IdempotencyKey has 1–255 characters. If it is empty, every call is a new
 	// one. Fingerprint is the hash of the verb and its arguments. It
 	// distinguishes a retry from the reuse of a key for another call.
@@ -143,6 +144,7 @@ func (s *Submission) Prepare(ctx context.Context) error {
 func (s *Submission) request(r requests.Request) requests.Request {
 	r.TenantID, r.RequestID, r.Kind = s.TenantID, s.RequestID, cmp.Or(s.Kind, requests.Add)
 	r.CartID, r.VariantID, r.Quantity, r.Units, r.Lines, r.Line = s.CartID, s.VariantID, s.Quantity, s.Units, s.Lines, s.Line
+	r.KitID = s.KitID
 	r.ActorID, r.CorrelationID, r.TraceParent = s.ActorID, s.CorrelationID, s.traceParent
 	r.CustomerID = s.CustomerID
 	if r.CorrelationID == "" {

@@ -14,37 +14,39 @@ import (
 	"github.com/holdfast/holdfast/requests"
 )
 
-// CartVariant names a variant in a cart, or (VariantID "") all of it.
+// CartVariant names a variant in a cart, a kit in it, or (both empty) all of it.
 type CartVariant struct {
-	TenantID          uuid.UUID
-	CartID, VariantID string
+	TenantID                 uuid.UUID
+	CartID, VariantID, KitID string
 }
 
 // CancelMax is how many undecided requests one removal cancels at most.
 const CancelMax = 10_000
 
-// A request of several lines is of each of their variants. Once its parts are
+// A request of several lines is of each of their variants and kits, but not of
+// the parts of a kit. Once its parts are
 // queued, they are locked and not the request: a worker that decides a part locks
 // the part first and its request last.
 const lockUnfinishedSQL = `
 SELECT ` + columns + `
 FROM reservation_requests r
 WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status IN ('queued', 'processing') AND r.open_parts IS NULL
-  AND ($3 = '' OR r.variant_id = $3
-       OR r.kind = 'lines' AND jsonb_path_exists(r.lines, '$.lines[*] ? (@.variant_id == $v || @.one_of[*] == $v)', jsonb_build_object('v', $3::text)))
+  AND ($3 = '' AND $5 = '' OR r.variant_id = $3 AND r.kit_id IS NULL OR r.kit_id = $5
+       OR r.kind = 'lines' AND jsonb_path_exists(r.lines, '$.lines[*] ? (@.variant_id == $v || @.one_of[*] == $v || @.kit_id == $k)',
+                                                 jsonb_build_object('v', $3::text, 'k', $5::text)))
 ORDER BY r.sequence
 LIMIT $4
 FOR NO KEY UPDATE`
 
-// CancelTx makes all undecided requests for a variant in a cart, or for all of
-// it, fail with reason cancelled, and returns their ids. The audit rows have
+// CancelTx makes all undecided requests for a variant or a kit in a cart, or for
+// all of it, fail with reason cancelled, and returns their ids. The audit rows have
 // the given origin. It waits for a request that a worker is deciding.
 //
 // The transaction must be READ COMMITTED: an older snapshot would miss requests
 // that were added to the cart since.
 func CancelTx(ctx context.Context, tx pgx.Tx, of CartVariant, origin audit.Origin) (cancelled []uuid.UUID, err error) {
 	b := &pgx.Batch{}
-	unfinished := pg.Collect(b, toRequest, lockUnfinishedSQL, of.TenantID, of.CartID, of.VariantID, CancelMax+1)
+	unfinished := pg.Collect(b, toRequest, lockUnfinishedSQL, of.TenantID, of.CartID, of.VariantID, CancelMax+1, of.KitID)
 	now, err := sendThenClock(ctx, tx, b)
 	if err != nil {
 		return nil, fmt.Errorf("cancel what cart %s has queued: %w", of.CartID, err)

@@ -61,3 +61,14 @@ func QueueAcknowledge(b *pgx.Batch, kind string, pairs []HolderKey) {
 	tenants, holders, keys := splitHolderKeys(pairs)
 	b.Queue(acknowledgeSQL, kind, tenants, holders, keys)
 }
+
+const acknowledgeKitSQL = `
+UPDATE reservations r
+SET dismissed_at = clock_timestamp()
+WHERE r.tenant_id = $2 AND r.holder_id = $3 AND r.resource_kind = $1 AND r.kit_id = $4
+  AND r.status = 'expired' AND r.dismissed_at IS NULL`
+
+// QueueAcknowledgeKit is QueueAcknowledge for the holds of a kit.
+func QueueAcknowledgeKit(b *pgx.Batch, kind string, holder Holder, kitID string) {
+	b.Queue(acknowledgeKitSQL, kind, holder.TenantID, holder.HolderID, kitID)
+}

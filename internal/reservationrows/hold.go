@@ -30,17 +30,17 @@ type Hold struct {
 // reservation_id.
 const holdSQL = `
 INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id,
-                          quantity, first_held_at, held_at, expires_at, unit_ids, customer_id)
+                          quantity, first_held_at, held_at, expires_at, unit_ids, customer_id, kit_id)
 SELECT coalesce(h.tenant_id, ($1::uuid[])[1]), h.reservation_id, coalesce(h.resource_kind, ($3::text[])[1]),
        coalesce(h.resource_key, ($4::text[])[1]), nullif(coalesce(h.resource_window, ($5::text[])[1]), ''),
        coalesce(h.holder_id, ($6::text[])[1]), coalesce(h.quantity, ($7::bigint[])[1]),
        coalesce(h.first_held_at, ($8::timestamptz[])[1]), coalesce(h.held_at, ($9::timestamptz[])[1]),
        coalesce(h.expires_at, ($10::timestamptz[])[1]), nullif(coalesce(h.unit_ids, ($11::text[])[1]), '')::jsonb,
-       nullif(coalesce(h.customer_id, ($12::text[])[1]), '')
+       nullif(coalesce(h.customer_id, ($12::text[])[1]), ''), nullif(coalesce(h.kit_id, ($13::text[])[1]), '')
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[],
-            $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::text[], $12::text[])
+            $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::text[], $12::text[], $13::text[])
      AS h (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id,
-           quantity, first_held_at, held_at, expires_at, unit_ids, customer_id)`
+           quantity, first_held_at, held_at, expires_at, unit_ids, customer_id, kit_id)`
 
 // QueueHolds adds to b the statements that make the holds, end what they
 // replace, and write the audit rows (reservation.held, reservation.released).
@@ -58,7 +58,7 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 		return
 	}
 	ids := make([][16]byte, 2*n)
-	texts := make([]string, 6*n)
+	texts := make([]string, 7*n)
 	quantities := make([]int64, n)
 	times := make([]time.Time, 3*n)
 	entries := make([]audit.Entry, 0, n)
@@ -69,6 +69,7 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 		h.Status = Held
 		ids[i], ids[n+i] = h.TenantID, h.ReservationID
 		texts[i], texts[n+i], texts[2*n+i], texts[3*n+i] = h.ResourceKind, h.ResourceKey, h.ResourceWindow, h.HolderID
+		texts[6*n+i] = h.KitID
 		if len(h.UnitIDs) > 0 {
 			texts[4*n+i] = string(auditrows.AppendTexts(nil, h.UnitIDs))
 		}
@@ -82,7 +83,8 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 		entries = append(entries, h.entry(EventHeld, h.Origin))
 	}
 	b.Queue(holdSQL, pg.Collapse(ids[:n]), ids[n:], pg.Collapse(texts[:n]), pg.Collapse(texts[n:2*n]), pg.Collapse(texts[2*n:3*n]),
-		pg.Collapse(texts[3*n:4*n]), pg.Collapse(quantities), pg.Collapse(times[:n]), pg.Collapse(times[n:2*n]), pg.Collapse(times[2*n:]), pg.Collapse(texts[4*n:5*n]), pg.Collapse(texts[5*n:]))
+		pg.Collapse(texts[3*n:4*n]), pg.Collapse(quantities), pg.Collapse(times[:n]), pg.Collapse(times[n:2*n]), pg.Collapse(times[2*n:]),
+		pg.Collapse(texts[4*n:5*n]), pg.Collapse(texts[5*n:6*n]), pg.Collapse(texts[6*n:]))
 	queueLowerMarks(b, texts[:n], times[2*n:])
 	reserved, released := unitsOf(holds)
 	replacing.QueueRows(b, replaced, released)

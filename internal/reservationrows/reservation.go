@@ -84,6 +84,8 @@ type Reservation struct {
 	// CheckoutID is the checkout that the hold is or was locked to; the zero id
 	// for none.
 	CheckoutID uuid.UUID
+	// KitID is the kit that the hold is a part of; empty for none.
+	KitID string
 }
 
 // Due reports whether the reservation is held past its deadline at now, a
@@ -97,7 +99,7 @@ func (r *Reservation) InCheckout() bool { return r.Status == Held && r.CheckoutI
 const columns = `r.tenant_id, r.reservation_id, r.resource_kind, r.resource_key, coalesce(r.resource_window, ''),
        r.holder_id, r.quantity, r.status,
        coalesce(r.release_reason, ''), r.first_held_at, r.held_at, r.expires_at, r.ended_at, r.unit_ids, r.checkout_id,
-       coalesce(r.customer_id, '')`
+       coalesce(r.customer_id, ''), coalesce(r.kit_id, '')`
 
 // toReservation reads a row of columns.
 func toReservation(row pgx.CollectableRow) (Reservation, error) { return scan(row) }
@@ -126,7 +128,7 @@ func scan(row pgx.CollectableRow, added ...any) (r Reservation, err error) {
 		(*[16]byte)(&r.TenantID), (*[16]byte)(&r.ReservationID), &r.ResourceKind, &r.ResourceKey, &r.ResourceWindow,
 		&r.HolderID, &r.Quantity, (*string)(&r.Status),
 		(*string)(&r.ReleaseReason), &r.FirstHeldAt, &r.HeldAt, &r.ExpiresAt, &r.EndedAt, &r.UnitIDs, &checkout,
-		&r.CustomerID,
+		&r.CustomerID, &r.KitID,
 	}, added...)...)
 	if checkout != nil {
 		r.CheckoutID = *checkout

@@ -317,13 +317,14 @@ var invariants = map[string]string{
 		SELECT count(*)
 		FROM reservation_requests r
 		LEFT JOIN reservations h ON h.tenant_id = r.tenant_id AND h.reservation_id = r.request_id
-		WHERE r.kind <> 'lines' AND (r.status = 'done') <> (h.reservation_id IS NOT NULL)`,
+		LEFT JOIN inventory_stocks s ON s.tenant_id = r.tenant_id AND s.variant_id = r.variant_id
+		WHERE r.kind <> 'lines' AND (r.status = 'done') <> (h.reservation_id IS NOT NULL) AND s.tracked IS NOT FALSE`,
 	"requests of several lines that are done without a line, or failed with a hold, or whose open parts are miscounted": `
 		SELECT count(*)
 		FROM reservation_requests r
 		CROSS JOIN LATERAL (
 		    SELECT count(*) FILTER (WHERE p.status IN ('queued', 'processing')) AS open,
-		           count(*) FILTER (WHERE h.status = 'held') AS held, count(h.reservation_id) AS made
+		           count(*) FILTER (WHERE h.status = 'held') AS held, count(*) FILTER (WHERE p.status = 'done') AS made
 		    FROM reservation_requests p
 		    LEFT JOIN reservations h ON h.tenant_id = p.tenant_id AND h.reservation_id = p.request_id
 		    WHERE p.tenant_id = r.tenant_id AND p.parent_id = r.request_id
