@@ -79,6 +79,13 @@ func (o *CallOpts) key() string {
 	return o.IdempotencyKey
 }
 
+func (o *CallOpts) customer() string {
+	if o == nil {
+		return ""
+	}
+	return o.Customer
+}
+
 func (o *CallOpts) id() uuid.UUID {
 	if o == nil || o.ID == uuid.Nil {
 		return requestrows.NewID()

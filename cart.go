@@ -100,6 +100,32 @@ func (t *Tenant) ExtendTx(ctx context.Context, tx pgx.Tx, cart string, by time.D
 	return t.extend(cart, by, opts).inTx(ctx, tx)
 }
 
+func (t *Tenant) transferCart(from, to string, opts *CallOpts) *call[[]Reservation] {
+	return &call[[]Reservation]{
+		tenant: t, opts: opts, verb: "TransferCart", args: []any{from, to, opts.customer()},
+		do: func(ctx context.Context, tx pgx.Tx) (moved []Reservation, _, err error) {
+			moved, err = carts.TransferTx(ctx, tx, t.TenantID, from, to, opts.customer(), opts.origin())
+			return moved, nil, err
+		},
+	}
+}
+
+// TransferCart moves what a cart holds to another cart, all or nothing: a guest
+// logs in. Each hold keeps its id and deadline; the limits of the other cart and
+// of the Customer of opts are checked. What is past its deadline is not moved.
+//
+// Errors: *InvalidError, ErrRequestsPending, ErrCheckoutInProgress,
+// ErrLimitExceeded, ErrKeyReused, ErrOutcomeUnknown.
+func (t *Tenant) TransferCart(ctx context.Context, from, to string, opts *CallOpts) ([]Reservation, error) {
+	return t.transferCart(from, to, opts).run(ctx)
+}
+
+// TransferCartTx is TransferCart in the caller's transaction, which must be READ
+// COMMITTED. It locks the stocks in order, then the reservations.
+func (t *Tenant) TransferCartTx(ctx context.Context, tx pgx.Tx, from, to string, opts *CallOpts) ([]Reservation, error) {
+	return t.transferCart(from, to, opts).inTx(ctx, tx)
+}
+
 func (t *Tenant) checkout(cart string, opts *CallOpts) *call[[]Reservation] {
 	return holdCall(t, opts, "Checkout", inventory.Call{Action: inventory.CheckoutCart, CartID: cart}, all)
 }

@@ -26,6 +26,12 @@ var (
 	// ErrOutOfStock means that fewer units are free than are to be moved
 	// (TransferStock).
 	ErrOutOfStock = inventory.ErrOutOfStock
+	// ErrReturnExceeds means that fewer units are committed than are to be returned,
+	// or not the named ones (Return).
+	ErrReturnExceeds = inventory.ErrReturnExceeds
+	// ErrLimitExceeded means that a cart or a customer would have more units than
+	// allowed (TransferCart). A request that exceeds a limit fails with a Reason.
+	ErrLimitExceeded = inventory.ErrLimitExceeded
 	// ErrCartEmpty means that the cart holds nothing (Checkout, BeginCheckout,
 	// Extend).
 	ErrCartEmpty = inventory.ErrCartEmpty
@@ -42,7 +48,7 @@ var (
 	// ErrUnknownKit means that the tenant has no kit of that id (Kit, DeleteKit).
 	ErrUnknownKit = inventory.ErrUnknownKit
 	// ErrPartOfKit means that the units cannot be given back alone, because they
-	// are held for a kit: remove the kit (Remove, Release).
+	// are held for a kit: remove the kit (Remove, Release, CommitPart).
 	ErrPartOfKit = inventory.ErrPartOfKit
 	// ErrLifetimeExceeded means that the hold cannot be extended further (Extend,
 	// ExtendHold).

@@ -35,6 +35,70 @@ func (t *Tenant) CommitTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, opts *Ca
 	return t.commit(id, opts).inTx(ctx, tx)
 }
 
+// Part is some of the units of a reservation: a quantity, or the named units of
+// a block.
+type Part = inventory.Part
+
+// CommittedPart is the result of CommitPart.
+type CommittedPart struct {
+	// Committed is a reservation of its own, with its PartOf; or the hold, if all
+	// of it was committed.
+	Committed Reservation
+	// Rest is what is still held; nil if nothing is.
+	Rest *Reservation
+}
+
+func (t *Tenant) commitPart(id uuid.UUID, part Part, opts *CallOpts) *call[CommittedPart] {
+	return &call[CommittedPart]{
+		tenant: t, opts: opts, verb: "CommitPart", args: []any{id, part},
+		do: func(ctx context.Context, tx pgx.Tx) (c CommittedPart, _, err error) {
+			c.Committed, c.Rest, err = inventory.CommitPartTx(ctx, tx, t.TenantID, id, part, opts.origin())
+			return c, nil, err
+		},
+	}
+}
+
+// CommitPart commits some of the units of a hold. The rest stays held, with its
+// id and deadline.
+//
+// Errors: *InvalidError for units that are not of the hold, ErrPartOfKit, and as
+// Commit.
+func (t *Tenant) CommitPart(ctx context.Context, id uuid.UUID, part Part, opts *CallOpts) (CommittedPart, error) {
+	return t.commitPart(id, part, opts).run(ctx)
+}
+
+// CommitPartTx is CommitPart in the caller's transaction. It locks the stock,
+// then the reservation.
+func (t *Tenant) CommitPartTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, part Part, opts *CallOpts) (CommittedPart, error) {
+	return t.commitPart(id, part, opts).inTx(ctx, tx)
+}
+
+func (t *Tenant) returnPart(id uuid.UUID, part Part, opts *CallOpts) *call[Reservation] {
+	return &call[Reservation]{
+		tenant: t, opts: opts, verb: "Return", args: []any{id, part, opts.origin().Reason},
+		do: func(ctx context.Context, tx pgx.Tx) (r Reservation, _, err error) {
+			r, err = inventory.ReturnTx(ctx, tx, t.TenantID, id, part, opts.origin())
+			return r, nil, err
+		},
+	}
+}
+
+// Return brings units of a committed reservation back, for the Reason of opts:
+// they are for sale again.
+//
+// Errors: *InvalidError, ErrNotFound, *ConflictError for a reservation that is
+// not committed, ErrReturnExceeds, ErrUnknownVariant if the stock was deleted,
+// ErrKeyReused, ErrOutcomeUnknown.
+func (t *Tenant) Return(ctx context.Context, id uuid.UUID, part Part, opts *CallOpts) (Reservation, error) {
+	return t.returnPart(id, part, opts).run(ctx)
+}
+
+// ReturnTx is Return in the caller's transaction. It locks the stock, then the
+// reservation.
+func (t *Tenant) ReturnTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, part Part, opts *CallOpts) (Reservation, error) {
+	return t.returnPart(id, part, opts).inTx(ctx, tx)
+}
+
 func (t *Tenant) release(id uuid.UUID, reason ReleaseReason, opts *CallOpts) *call[Reservation] {
 	return holdCall(t, opts, "Release", inventory.Call{Action: inventory.ReleaseHold, ReservationID: id, Reason: reason}, one)
 }

@@ -207,8 +207,11 @@ CREATE INDEX reservation_requests_parent_idx ON reservation_requests (tenant_id,
 -- second hold for one request. unit_ids are the units that a hold reserved, as a
 -- JSON array in the order of their positions; NULL for counted units.
 -- checkout_id is the checkout that a hold is locked to: no other verb ends or
--- extends it. kit_id is the kit that the hold is a part of. No index mentions a column that an ending changes, so an ending
--- writes no index.
+-- extends it. kit_id is the kit that the hold is a part of, and part_of the
+-- reservation of which this one was committed as a part. returned_quantity is how
+-- many of its units came back after the commit, NULL for none; they are no longer
+-- among its unit_ids. No index mentions a column that an ending changes, so an
+-- ending writes no index.
 CREATE TABLE reservations (
     tenant_id       uuid        NOT NULL,
     reservation_id  uuid        NOT NULL,
@@ -219,8 +222,10 @@ CREATE TABLE reservations (
     holder_id       text        NOT NULL,
     customer_id     text,
     kit_id          text,
+    part_of         uuid,
     checkout_id     uuid,
     quantity        bigint      NOT NULL,
+    returned_quantity bigint,
     status          text        NOT NULL DEFAULT 'held',
     release_reason  text,
     first_held_at   timestamptz NOT NULL,
@@ -230,6 +235,7 @@ CREATE TABLE reservations (
     dismissed_at    timestamptz,
     CONSTRAINT reservations_pkey PRIMARY KEY (tenant_id, reservation_id),
     CONSTRAINT reservations_quantity_positive CHECK (quantity > 0),
+    CONSTRAINT reservations_returned_bounds CHECK (returned_quantity IS NULL OR returned_quantity BETWEEN 1 AND quantity AND status = 'committed'),
     CONSTRAINT reservations_status_known CHECK (status IN ('held', 'committed', 'released', 'expired')),
     CONSTRAINT reservations_ended_once CHECK ((status = 'held') = (ended_at IS NULL)),
     CONSTRAINT reservations_reason_given CHECK ((status IN ('released', 'expired')) = (release_reason IS NOT NULL))

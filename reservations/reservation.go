@@ -28,6 +28,8 @@ import (
 //	UnitIDs                   []string   // units with their own identity
 //	CheckoutID                uuid.UUID  // the checkout of a variant's hold
 //	KitID                     string     // the kit that a variant's hold is a part of
+//	ReturnedQuantity          int64      // of Quantity, back after the commit
+//	PartOf                    uuid.UUID  // the reservation of which it was committed as a part
 //
 // Times are the database's. Due(now) reports whether the reservation is held
 // past its deadline at now, a reading of the database's clock.
@@ -116,7 +118,8 @@ type Event struct {
 func ParseEvent(r audit.Record) (event Event, ok bool, err error) {
 	switch r.Action {
 	case reservationrows.EventHeld, reservationrows.EventExtended, reservationrows.EventCommitted,
-		reservationrows.EventReleased, reservationrows.EventExpired:
+		reservationrows.EventReleased, reservationrows.EventExpired,
+		reservationrows.EventReduced, reservationrows.EventMoved, reservationrows.EventReturned:
 	default:
 		return Event{}, false, nil
 	}

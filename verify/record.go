@@ -4,7 +4,7 @@ const recordAgrees = `a.last_status IS NOT NULL AND r.reservation_id IS NOT NULL
         AND (a.last_status, (a.last).resource_kind, (a.last).resource_key, (a.last).resource_window, (a.last).holder_id, (a.last).release_reason,
              (a.last).quantity, (a.last).unit_ids, (a.last).checkout_id, (a.last).expires_at)
             IS DISTINCT FROM (r.status, r.resource_kind, r.resource_key, r.resource_window, r.holder_id, r.release_reason,
-             r.quantity, r.unit_ids, r.checkout_id, r.expires_at)`
+             r.quantity - coalesce(r.returned_quantity, 0), r.unit_ids, r.checkout_id, r.expires_at)`
 
 const oneHold = `r.reservation_id IS NOT NULL
         AND CASE WHEN r.held_at >= @since THEN a.held_rows IS DISTINCT FROM 1 ELSE a.held_rows > 1 END`
@@ -16,7 +16,8 @@ const oneEnding = `r.reservation_id IS NOT NULL AND CASE
     END`
 
 // One transaction reads the clock for a row and then writes its audit row.
-const timesRecorded = `r.held_at NOT BETWEEN a.held_recorded_at - @margin::interval AND a.held_recorded_at + @margin::interval
+// A part has the time of the hold that it was committed of.
+const timesRecorded = `r.part_of IS NULL AND r.held_at NOT BETWEEN a.held_recorded_at - @margin::interval AND a.held_recorded_at + @margin::interval
         OR r.ended_at NOT BETWEEN a.ended_recorded_at - @margin::interval AND a.ended_recorded_at + @margin::interval`
 
 // A sub-select that counts is evaluated for the row, and only where the CASE

@@ -49,16 +49,17 @@ WHERE NOT EXISTS (
       AND l.updated_at BETWEEN u.since - @margin::interval AND u.until + @margin::interval)`
 
 const holdMatches = `q.request_id IS NOT NULL AND r.reservation_id IS NOT NULL AND (
-        q.status <> 'done' OR r.resource_kind <> 'inventory.variant' OR r.holder_id <> q.cart_id OR r.resource_key <> q.variant_id
-        OR r.quantity <> q.quantity OR r.kit_id IS DISTINCT FROM q.kit_id
+        q.status <> 'done' OR r.resource_kind <> 'inventory.variant' OR a.moved_rows = 0 AND r.holder_id <> q.cart_id OR r.resource_key <> q.variant_id
+        OR CASE WHEN a.held_rows > 0 THEN r.quantity + coalesce(a.reduced_by, 0) <> q.quantity ELSE r.quantity > q.quantity END
+        OR r.kit_id IS DISTINCT FROM q.kit_id
         OR r.held_at NOT BETWEEN q.updated_at - @margin::interval AND q.updated_at + @margin::interval)`
 
-const holdHasRequest = `r.resource_kind = 'inventory.variant' AND r.held_at >= @since::timestamptz + @margin::interval AND q.request_id IS NULL`
+const holdHasRequest = `r.resource_kind = 'inventory.variant' AND r.held_at >= @since::timestamptz + @margin::interval AND q.request_id IS NULL AND r.part_of IS NULL`
 
 // A hold that was due when the set was decided expires later and does not
 // count. A hold recorded after the set's own hold is later, even if its times
 // are earlier, because the clock may have been set back in between.
-const setReplaced = `CASE WHEN q.kind = 'set' AND q.status = 'done' THEN (
+const setReplaced = `CASE WHEN q.kind = 'set' AND q.status = 'done' AND a.moved_rows = 0 THEN (
         SELECT count(*)
         FROM reservations AS other
         WHERE other.tenant_id = r.tenant_id AND other.holder_id = r.holder_id
@@ -69,7 +70,9 @@ const setReplaced = `CASE WHEN q.kind = 'set' AND q.status = 'done' THEN (
               (SELECT min(held.audit_id) FROM audit_log AS held
                WHERE held.tenant_id = other.tenant_id AND held.target_id = other.reservation_id AND held.action = 'reservation.held')
               > a.held_id
-          ) IS NOT TRUE) > 0 END`
+          ) IS NOT TRUE
+          AND (SELECT count(*) FROM audit_log AS moved
+               WHERE moved.tenant_id = other.tenant_id AND moved.target_id = other.reservation_id AND moved.action = 'reservation.moved') = 0) > 0 END`
 
 const failedRecorded = `q.request_id IS NOT NULL AND CASE
         WHEN q.status <> 'failed' THEN a.failed_rows > 0

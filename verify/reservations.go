@@ -4,6 +4,7 @@ package verify
 // made. The holds that it replaced are kept at least as long as the retention.
 // The holder's index finds them: a drain replaces many holds at one time.
 const firstHeldKept = `CASE WHEN r.held_at >= @since::timestamptz + @margin::interval AND (q.kind = 'set' OR r.first_held_at <> r.held_at)
+        AND a.moved_rows = 0 AND r.part_of IS NULL
         THEN r.first_held_at <> least(r.held_at, (
             SELECT min(old.first_held_at)
             FROM reservations AS old

@@ -36,16 +36,17 @@ WHERE CASE
     ELSE p.reservation_id <> owned.reservation_id OR (p.status = 'pending_inactive') <> (owned.status = 'held')
 END`
 
-// A hold of a block names as many units as it counts, each once.
+// A hold of a block names as many units as it counts, each once, without those
+// that were returned.
 const holdNamesUnitsSQL = `
 SELECT r.tenant_id, r.reservation_id, r.resource_key, r.quantity, r.unit_ids, s.named_units
 FROM reservations AS r
 LEFT JOIN inventory_stocks AS s ON s.tenant_id = r.tenant_id AND s.variant_id = r.resource_key
 WHERE r.resource_kind = 'inventory.variant'
   AND CASE
-      WHEN r.unit_ids IS NULL THEN s.named_units
+      WHEN r.unit_ids IS NULL THEN s.named_units AND r.quantity > coalesce(r.returned_quantity, 0)
       ELSE s.named_units IS NOT TRUE
-           OR r.quantity <> (SELECT count(DISTINCT unit.id) FROM jsonb_array_elements_text(r.unit_ids) AS unit (id))
+           OR r.quantity - coalesce(r.returned_quantity, 0) <> (SELECT count(DISTINCT unit.id) FROM jsonb_array_elements_text(r.unit_ids) AS unit (id))
   END`
 
 // The primary key forbids it. An index that is corrupt, or was dropped, does

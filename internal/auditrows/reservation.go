@@ -16,7 +16,7 @@ type Reservation struct {
 	ResourceKind, ResourceKey, HolderID string
 	// ResourceWindow is JSON, empty for a resource without windows.
 	ResourceWindow string
-	// Quantity is in units.
+	// Quantity is in units, without those that were returned.
 	Quantity int64
 	// ExpiresAt is the deadline, in microseconds.
 	ExpiresAt time.Time
@@ -36,13 +36,19 @@ const (
 	prefix   = "reservation."
 	held     = prefix + "held" // has no state before it
 	extended = prefix + "extended"
+	reduced  = prefix + "reduced"
+	moved    = prefix + "moved"
+	returned = prefix + "returned"
 )
 
-// status is the status after an action: the action's own name, except that an
-// extended reservation is held.
+// status is the status after an action: the action's own name, except where it
+// leaves the status.
 func status(action string) string {
-	if action == extended {
+	switch action {
+	case extended, reduced, moved:
 		return "held"
+	case returned:
+		return "committed"
 	}
 	return strings.TrimPrefix(action, prefix)
 }
@@ -62,7 +68,16 @@ func (r *Reservation) States(action string) (before, after json.RawMessage, err 
 			return r.Before, after, fmt.Errorf("the state before %s: %w", action, err)
 		}
 	}
-	return was.append(make([]byte, 0, 256), "held"), after, nil
+	before = was.append(make([]byte, 0, 256), statusBefore(action))
+	return before, after, nil
+}
+
+// statusBefore is the status ahead of an action.
+func statusBefore(action string) string {
+	if action == returned {
+		return "committed"
+	}
+	return "held"
 }
 
 // restore sets the members of an object of differences.

@@ -104,6 +104,22 @@ func removeTx(ctx context.Context, tx pgx.Tx, of requestrows.CartVariant, reason
 	return removed, err
 }
 
+// TransferTx moves what a cart holds to another cart, as inventory.TransferCartTx
+// does. It locks stocks, then reservations. The transaction must be READ
+// COMMITTED, else pg.ErrIsolation.
+//
+// Errors: also requestrows.ErrRequestsPending, if the first cart has requests
+// that are not decided.
+func TransferTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, from, to, customerID string, origin audit.Origin) ([]reservations.Reservation, error) {
+	if err := inventory.ValidateTransfer(from, to); err != nil {
+		return nil, err
+	}
+	if err := mustHaveDecided(ctx, tx, tenantID, from); err != nil {
+		return nil, fmt.Errorf("transfer cart %s: %w", from, err)
+	}
+	return inventory.TransferCartTx(ctx, tx, tenantID, from, to, customerID, origin)
+}
+
 // Checkout commits everything a cart holds, all or nothing.
 //
 // Errors, in order of precedence: requestrows.ErrRequestsPending,
@@ -123,13 +139,22 @@ func Checkout(ctx context.Context, db *pgxpool.Pool, tenantID uuid.UUID, cartID 
 // would miss requests and holds that were added to the cart since.
 // requestrows.ErrRequestsPending precedes pg.ErrIsolation.
 func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string, origin audit.Origin) ([]reservations.Reservation, error) {
+	if err := mustHaveDecided(ctx, tx, tenantID, cartID); err != nil {
+		return nil, fmt.Errorf("check out cart %s: %w", cartID, err)
+	}
+	return inventory.CheckoutTx(ctx, tx, tenantID, cartID, origin)
+}
+
+// mustHaveDecided returns requestrows.ErrRequestsPending while the cart has
+// requests that are not decided.
+func mustHaveDecided(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string) error {
 	b := &pgx.Batch{}
 	pending := requestrows.QueuePending(b, []requestrows.CartVariant{{TenantID: tenantID, CartID: cartID}})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return nil, fmt.Errorf("check out cart %s: %w", cartID, err)
+		return err
 	}
 	if len(*pending) > 0 {
-		return nil, requestrows.ErrRequestsPending
+		return requestrows.ErrRequestsPending
 	}
-	return inventory.CheckoutTx(ctx, tx, tenantID, cartID, origin)
+	return nil
 }

@@ -38,6 +38,8 @@ var (
 	methodNotAllowed  = kind{"method_not_allowed", http.StatusMethodNotAllowed, "the path does not have this method, see Allow"}
 	belowReserved     = kind{"below_reserved", http.StatusConflict, "the variant would have fewer units than are reserved"}
 	tooFewFree        = kind{"out_of_stock", http.StatusConflict, "not so many units are free"}
+	returnExceeds     = kind{"return_exceeds", http.StatusConflict, "not so many units of the reservation are committed, or not the named ones"}
+	limitExceeded     = kind{"limit_exceeded", http.StatusConflict, "the cart or the customer would have more units than allowed"}
 	requestsPending   = kind{"requests_pending", http.StatusConflict, "the cart has requests that are not decided yet"}
 	cartEmpty         = kind{"cart_empty", http.StatusConflict, "the cart holds nothing"}
 	holdExpired       = kind{"hold_expired", http.StatusConflict, "a hold of the cart has expired: remove the item or add it again"}
@@ -111,6 +113,8 @@ var rules = []struct {
 	{is(lanes.ErrUnknown), notFound},
 	{is(inventory.ErrBelowReserved), belowReserved},
 	{is(inventory.ErrOutOfStock), tooFewFree},
+	{is(inventory.ErrReturnExceeds), returnExceeds},
+	{is(inventory.ErrLimitExceeded), limitExceeded},
 	{is(requestrows.ErrRequestsPending), requestsPending},
 	{is(inventory.ErrHoldExpired), holdExpired}, // before the conflict that it may wrap
 	{is(inventory.ErrCartEmpty), cartEmpty},

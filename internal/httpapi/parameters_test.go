@@ -21,7 +21,7 @@ func (s *shop) calls(each func(op *huma.Operation, path, body string)) {
 	bodies := map[string]string{
 		"put-stock": `{"stock":7}`, "adjust-stock": `{"delta":1}`, "transfer-stock": `{"from":"shirt","to":"shoe","quantity":1}`, "add-item": `{"variant_id":"shirt","quantity":1}`, "set-item": `{"quantity":1}`,
 		"extend-cart": `{"seconds":1}`, "extend-reservation": `{"seconds":1}`, "control-lane": `{"paused":true}`, "mint-admission": `{"subject":"customer"}`,
-		"import-stocks": "variant_id,stock\nnew,1\n", "begin-checkout": `{"cart_id":"cart","payment_reference":"p"}`, "answer-checkout": `{"result":"paid"}`, "put-kit": `{"parts":[{"variant_id":"shirt","quantity":1}]}`,
+		"import-stocks": "variant_id,stock\nnew,1\n", "begin-checkout": `{"cart_id":"cart","payment_reference":"p"}`, "answer-checkout": `{"result":"paid"}`, "transfer-cart": `{"to":"other"}`, "return-reservation": `{"quantity":1}`, "put-kit": `{"parts":[{"variant_id":"shirt","quantity":1}]}`,
 	}
 	request := s.add("cart", "shirt", 1)
 	s.cartWith("paying", "shirt", 1)

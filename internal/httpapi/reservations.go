@@ -17,30 +17,35 @@ import (
 
 // reservationJSON is a reservation in a response.
 type reservationJSON struct {
-	ReservationID uuid.UUID                   `json:"reservation_id" format:"uuid"`
-	RequestID     uuid.UUID                   `json:"request_id" format:"uuid" doc:"The request that it was made for; the two ids are the same."`
-	CartID        cartID                      `json:"cart_id"`
-	VariantID     variantID                   `json:"variant_id"`
-	Quantity      int64                       `json:"quantity" doc:"Units."`
-	Block         blockID                     `json:"block,omitempty" doc:"The block, which is also the variant_id; left out for units that are counted."`
-	UnitIDs       []string                    `json:"unit_ids,omitempty" doc:"The units of the block, in the order of their positions; left out for units that are counted."`
-	KitID         kitID                       `json:"kit_id,omitempty" doc:"The kit that it is a part of; left out if it is of none."`
-	Status        reservations.Status         `json:"status" enum:"held,committed,released,expired" doc:"A hold is expired from expires_at on, by the database's clock."`
-	ReleaseReason *reservations.ReleaseReason `json:"release_reason" enum:"cart_removed,payment_failed,abandoned,replaced,operator,incomplete,ttl" doc:"Why it was released or expired, else null."`
-	FirstHeldAt   time.Time                   `json:"first_held_at" doc:"The lifetime cap counts from here. It is earlier than held_at after a change of quantity."`
-	HeldAt        time.Time                   `json:"held_at"`
-	ExpiresAt     time.Time                   `json:"expires_at" doc:"From then on the hold is expired, and its units are available to others."`
-	EndedAt       *time.Time                  `json:"ended_at" doc:"When it was committed or released, or its expiry was recorded. Null before that; an expiry can be recorded some time after expires_at."`
+	ReservationID    uuid.UUID                   `json:"reservation_id" format:"uuid"`
+	RequestID        uuid.UUID                   `json:"request_id" format:"uuid" doc:"The request that it was made for: its own id, or that of part_of."`
+	CartID           cartID                      `json:"cart_id"`
+	VariantID        variantID                   `json:"variant_id"`
+	Quantity         int64                       `json:"quantity" doc:"Units."`
+	ReturnedQuantity int64                       `json:"returned_quantity,omitempty" doc:"How many of the units came back after they were committed; left out if none did."`
+	PartOf           *uuid.UUID                  `json:"part_of,omitempty" format:"uuid" doc:"The reservation of which this one was committed as a part; left out if it was not."`
+	Block            blockID                     `json:"block,omitempty" doc:"The block, which is also the variant_id; left out for units that are counted."`
+	UnitIDs          []string                    `json:"unit_ids,omitempty" doc:"The units of the block, in the order of their positions, without those that were returned; left out for units that are counted."`
+	KitID            kitID                       `json:"kit_id,omitempty" doc:"The kit that it is a part of; left out if it is of none."`
+	Status           reservations.Status         `json:"status" enum:"held,committed,released,expired" doc:"A hold is expired from expires_at on, by the database's clock."`
+	ReleaseReason    *reservations.ReleaseReason `json:"release_reason" enum:"cart_removed,payment_failed,abandoned,replaced,operator,incomplete,ttl" doc:"Why it was released or expired, else null."`
+	FirstHeldAt      time.Time                   `json:"first_held_at" doc:"The lifetime cap counts from here. It is earlier than held_at after a change of quantity."`
+	HeldAt           time.Time                   `json:"held_at"`
+	ExpiresAt        time.Time                   `json:"expires_at" doc:"From then on the hold is expired, and its units are available to others."`
+	EndedAt          *time.Time                  `json:"ended_at" doc:"When it was committed or released, or its expiry was recorded. Null before that; an expiry can be recorded some time after expires_at."`
 }
 
 func reservationBody(r reservations.Reservation) reservationJSON {
 	body := reservationJSON{
 		ReservationID: r.ReservationID, RequestID: r.ReservationID, CartID: cartID(r.HolderID), VariantID: variantID(r.ResourceKey),
-		Quantity: r.Quantity, KitID: kitID(r.KitID), Status: r.Status,
+		Quantity: r.Quantity, ReturnedQuantity: r.ReturnedQuantity, KitID: kitID(r.KitID), Status: r.Status,
 		FirstHeldAt: r.FirstHeldAt.UTC(), HeldAt: r.HeldAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 	}
 	if len(r.UnitIDs) > 0 {
 		body.Block, body.UnitIDs = blockID(r.ResourceKey), r.UnitIDs
+	}
+	if r.PartOf != uuid.Nil {
+		body.RequestID, body.PartOf = r.PartOf, &r.PartOf
 	}
 	if r.ReleaseReason != "" {
 		body.ReleaseReason = &r.ReleaseReason
@@ -154,17 +159,6 @@ func recordBody(r audit.Record) recordJSON {
 		AuditID: r.AuditID, Action: r.Action, ActorKind: r.Actor.Kind, ActorID: r.Actor.ID,
 		CorrelationID: r.CorrelationID, Reason: r.Reason, Before: r.Before, After: r.After, CreatedAt: r.CreatedAt.UTC(),
 	}
-}
-
-func (s *service) commitReservation() endpoint[reservationParams, emptyBody] {
-	return verbEndpoint("commit", endpoint[reservationParams, emptyBody]{
-		summary: "Commit a reservation",
-		doc:     "Stock and reserved decrease by its units.",
-		handle: func(ctx context.Context, req *request, p *reservationParams, _ *emptyBody) (response, error) {
-			r, err := s.tenant(req).Commit(ctx, p.ReservationID, req.opts())
-			return req.respond(reservationBody(r), err)
-		},
-	})
 }
 
 type releaseBody struct {

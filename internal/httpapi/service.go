@@ -178,6 +178,7 @@ func (s *service) addCarts() {
 	add(s, s.getCart())
 	add(s, s.extendCart())
 	add(s, s.checkoutCart())
+	add(s, s.transferCart())
 }
 
 func (s *service) addCheckouts() {
@@ -205,6 +206,7 @@ func (s *service) addReservations() {
 	add(s, s.reservationHistory())
 	add(s, s.commitReservation())
 	add(s, s.releaseReservation())
+	add(s, s.returnReservation())
 	add(s, s.extendReservation())
 }
 

@@ -126,7 +126,7 @@ WITH wanted AS MATERIALIZED (
     WHERE own.resource_kind = '` + Kind + `' AND own.status = 'held' AND own.expires_at <= $5 AND own.customer_id IS NULL
     FOR NO KEY UPDATE OF own SKIP LOCKED
 )
-SELECT wanted.place - 1, coalesce(sum(r.quantity), 0)::bigint
+SELECT wanted.place - 1, coalesce(sum(r.quantity - coalesce(r.returned_quantity, 0)), 0)::bigint
 FROM wanted
 CROSS JOIN LATERAL (
     SELECT own.*

@@ -20,6 +20,7 @@ const (
 	Committed
 	Released
 	Expired
+	Reduced
 	RequestFailed
 	StockChanged
 )
@@ -29,6 +30,7 @@ var kinds = map[string]Kind{
 	"reservation.committed": Committed,
 	"reservation.released":  Released,
 	"reservation.expired":   Expired,
+	"reservation.reduced":   Reduced,
 	"request.failed":        RequestFailed,
 	"stock.set":             StockChanged,
 	"stock.adjusted":        StockChanged,
@@ -43,7 +45,7 @@ type Event struct {
 	Kind               Kind
 	// ResourceKind and ResourceKey name what a reservation is of.
 	ResourceKind, ResourceKey string
-	// Quantity is the units of the reservation.
+	// Quantity is the units of the reservation, or those that were taken from it.
 	Quantity int64
 	// Reason is why a request failed.
 	Reason string
@@ -80,9 +82,17 @@ func decode(r *audit.Record) (*Event, bool) {
 			e.Reason = textOf(value, "out_of_stock")
 		}
 	})
+	if kind == Reduced {
+		left := e.Quantity
+		members(r.Before, func(name, value []byte) {
+			if string(name) == "quantity" {
+				e.Quantity = integer(value) - left
+			}
+		})
+	}
 	return e, true
 }
 
 // ofVariant reports whether the event is a transition of a variant's
 // reservation.
-func (e *Event) ofVariant() bool { return e.Kind <= Expired && e.ResourceKind == inventory.Kind }
+func (e *Event) ofVariant() bool { return e.Kind <= Reduced && e.ResourceKind == inventory.Kind }

@@ -30,6 +30,9 @@ const (
 const (
 	EventHeld      = "reservation.held"
 	EventExtended  = "reservation.extended"
+	EventReduced   = "reservation.reduced"  // a part was committed
+	EventMoved     = "reservation.moved"    // to another holder
+	EventReturned  = "reservation.returned" // committed units came back
 	EventCommitted = "reservation.committed"
 	EventReleased  = "reservation.released"
 	EventExpired   = "reservation.expired"
@@ -68,24 +71,29 @@ type Reservation struct {
 	// HolderID is the holder: a cart. CustomerID is whose limits count it; empty:
 	// the cart is its own customer.
 	HolderID, CustomerID string
-	// Quantity is in units, at least 1.
-	Quantity      int64
-	Status        Status
-	ReleaseReason ReleaseReason
+	// Quantity is in units, at least 1. ReturnedQuantity is how many of them came
+	// back after they were committed.
+	Quantity         int64
+	ReturnedQuantity int64
+	Status           Status
+	ReleaseReason    ReleaseReason
 	// FirstHeldAt is the time from which the lifetime cap counts. It survives a
 	// change of quantity. HeldAt is when this row was made.
 	FirstHeldAt, HeldAt, ExpiresAt time.Time
 	// EndedAt is when it was committed, released or expired; nil while held.
 	EndedAt *time.Time
 	// UnitIDs are the units with their own identity that the hold reserved, one
-	// for each of Quantity, in the order of their positions. Empty for counted
-	// units.
+	// for each of Quantity that was not returned, in the order of their positions.
+	// Empty for counted units.
 	UnitIDs []string
 	// CheckoutID is the checkout that the hold is or was locked to; the zero id
 	// for none.
 	CheckoutID uuid.UUID
 	// KitID is the kit that the hold is a part of; empty for none.
 	KitID string
+	// PartOf is the reservation of which this one was committed as a part; the zero
+	// id for none.
+	PartOf uuid.UUID
 }
 
 // Due reports whether the reservation is held past its deadline at now, a
@@ -99,7 +107,8 @@ func (r *Reservation) InCheckout() bool { return r.Status == Held && r.CheckoutI
 const columns = `r.tenant_id, r.reservation_id, r.resource_kind, r.resource_key, coalesce(r.resource_window, ''),
        r.holder_id, r.quantity, r.status,
        coalesce(r.release_reason, ''), r.first_held_at, r.held_at, r.expires_at, r.ended_at, r.unit_ids, r.checkout_id,
-       coalesce(r.customer_id, ''), coalesce(r.kit_id, '')`
+       coalesce(r.customer_id, ''), coalesce(r.kit_id, ''),
+       coalesce(r.returned_quantity, 0), r.part_of`
 
 // toReservation reads a row of columns.
 func toReservation(row pgx.CollectableRow) (Reservation, error) { return scan(row) }
@@ -123,15 +132,19 @@ func toShown(row pgx.CollectableRow) (Reservation, error) {
 // scan reads a row of columns, and the columns that the query adds. It scans
 // the ids as [16]byte, because a uuid.UUID would be scanned as text.
 func scan(row pgx.CollectableRow, added ...any) (r Reservation, err error) {
-	var checkout *[16]byte
+	var checkout, whole *[16]byte
 	err = row.Scan(append([]any{
 		(*[16]byte)(&r.TenantID), (*[16]byte)(&r.ReservationID), &r.ResourceKind, &r.ResourceKey, &r.ResourceWindow,
 		&r.HolderID, &r.Quantity, (*string)(&r.Status),
 		(*string)(&r.ReleaseReason), &r.FirstHeldAt, &r.HeldAt, &r.ExpiresAt, &r.EndedAt, &r.UnitIDs, &checkout,
 		&r.CustomerID, &r.KitID,
+		&r.ReturnedQuantity, &whole,
 	}, added...)...)
 	if checkout != nil {
 		r.CheckoutID = *checkout
+	}
+	if whole != nil {
+		r.PartOf = *whole
 	}
 	return r, err
 }
@@ -229,7 +242,7 @@ func before(deadline time.Time, locked bool) []byte {
 func (r *Reservation) entry(action string, origin audit.Origin) audit.Entry {
 	state := &auditrows.Reservation{
 		ResourceKind: r.ResourceKind, ResourceKey: r.ResourceKey, ResourceWindow: r.ResourceWindow, HolderID: r.HolderID,
-		Quantity: r.Quantity, ExpiresAt: r.ExpiresAt, ReleaseReason: string(r.ReleaseReason), CheckoutID: r.CheckoutID,
+		Quantity: r.Quantity - r.ReturnedQuantity, ExpiresAt: r.ExpiresAt, ReleaseReason: string(r.ReleaseReason), CheckoutID: r.CheckoutID,
 	}
 	if len(r.UnitIDs) > 0 {
 		state.UnitIDs = string(auditrows.AppendTexts(nil, r.UnitIDs))

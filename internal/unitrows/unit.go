@@ -13,7 +13,7 @@ import (
 // Status is the status of a unit.
 type Status string
 
-// The three statuses. Inactive is final.
+// The three statuses. Inactive is final, unless the unit is returned.
 const (
 	Active          Status = "active"
 	PendingInactive Status = "pending_inactive"
@@ -165,6 +165,17 @@ SET status = 'inactive'
 func QueueFinalize(b *pgx.Batch, claims []Claim) {
 	queueClaims(b, "finalize", finalizeClaimsSQL, claims)
 }
+
+const returnClaimsSQL = `
+UPDATE postings p
+SET status = 'active', reservation_id = NULL
+` + fromClaims + `
+  AND CASE WHEN p.reservation_id = c.reservation_id THEN p.status = 'inactive' END`
+
+// QueueReturn adds to b one statement that makes units active again that the
+// reservation of their claim has taken for good. It fails the batch with
+// ErrChanged unless each of them is. The caller has locked the blocks.
+func QueueReturn(b *pgx.Batch, claims []Claim) { queueClaims(b, "return", returnClaimsSQL, claims) }
 
 func queueClaims(b *pgx.Batch, verb, sql string, claims []Claim) {
 	var tenants, owners [][16]byte

@@ -116,6 +116,9 @@ export function releaseReason(code) {
 const actions = {
   "reservation.held": "Held",
   "reservation.extended": "Extended",
+  "reservation.reduced": "Part committed",
+  "reservation.moved": "Moved to another cart",
+  "reservation.returned": "Returned",
   "reservation.committed": "Committed",
   "reservation.released": "Released",
   "reservation.expired": "Expired",
