@@ -112,6 +112,7 @@ var owners = map[string]string{
 	"reservation_marks":    "internal/reservationrows",
 	"inventory_stocks":     "internal/inventory",
 	"kits":                 "internal/inventory",
+	"stock_groups":         "internal/inventory",
 	"postings":             "internal/unitrows",
 	"expiring_tokens":      "internal/tokens",
 	"budget_ledger":        "metered",

@@ -40,13 +40,16 @@ var (
 	// BeginCheckout, Extend).
 	ErrHoldExpired = inventory.ErrHoldExpired
 	// ErrRequestsPending means that the cart has requests that are not decided
-	// yet (Checkout, BeginCheckout).
+	// yet (Checkout, BeginCheckout, TransferCart).
 	ErrRequestsPending = requestrows.ErrRequestsPending
 	// ErrCheckoutInProgress means that a checkout has locked the holds (all verbs
 	// that change them).
 	ErrCheckoutInProgress = reservationrows.ErrCheckoutInProgress
 	// ErrUnknownKit means that the tenant has no kit of that id (Kit, DeleteKit).
 	ErrUnknownKit = inventory.ErrUnknownKit
+	// ErrUnknownGroup means that no variant of the tenant is in the group, and that
+	// it was not set (Group).
+	ErrUnknownGroup = inventory.ErrUnknownGroup
 	// ErrPartOfKit means that the units cannot be given back alone, because they
 	// are held for a kit: remove the kit (Remove, Release, CommitPart).
 	ErrPartOfKit = inventory.ErrPartOfKit

@@ -70,7 +70,7 @@ CREATE INDEX idempotency_keys_kept_idx ON idempotency_keys (tenant_id, kept_with
 -- preorder_max is how far reserved may exceed the stock of a variant that allows
 -- backorder; NULL: without limit. sale has the rules of its sale, NULL for none:
 -- starts_at, ends_at, quantity_min, quantity_step, max_per_customer,
--- customer_period_seconds.
+-- customer_period_seconds, and the group of the variant.
 CREATE TABLE inventory_stocks (
     tenant_id        uuid        NOT NULL,
     variant_id       text        NOT NULL,
@@ -102,6 +102,23 @@ CREATE TABLE inventory_stocks (
     CONSTRAINT inventory_stocks_admission_known CHECK (admission IN ('open', 'token')),
     CONSTRAINT inventory_stocks_units_counted CHECK (NOT named_units OR (tracked AND NOT backorder)),
     CONSTRAINT inventory_stocks_units_known CHECK (NOT named_units OR stock <= units)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX inventory_stocks_group_idx ON inventory_stocks (tenant_id, (sale->>'group'), variant_id) WHERE sale->>'group' IS NOT NULL;
+
+-- The limit of a group: how many units of all its variants a customer may have.
+-- The variants name their group.
+CREATE TABLE stock_groups (
+    tenant_id               uuid        NOT NULL,
+    group_id                text        NOT NULL,
+    max_per_customer        integer,
+    customer_period_seconds integer,
+    created_at              timestamptz NOT NULL DEFAULT transaction_timestamp(),
+    updated_at              timestamptz NOT NULL DEFAULT transaction_timestamp(),
+    CONSTRAINT stock_groups_pkey PRIMARY KEY (tenant_id, group_id),
+    CONSTRAINT stock_groups_id_length CHECK (char_length(group_id) BETWEEN 1 AND 128),
+    CONSTRAINT stock_groups_max_positive CHECK (max_per_customer > 0),
+    CONSTRAINT stock_groups_period_limits CHECK (customer_period_seconds IS NULL OR max_per_customer IS NOT NULL AND customer_period_seconds > 0)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
 -- Every API process that cannot check tokens queries whether such a variant
@@ -612,6 +629,10 @@ DROP TABLE reservation_marks;
 DROP TABLE reservations;
 
 DROP TABLE reservation_requests;
+
+DROP TABLE kits;
+
+DROP TABLE stock_groups;
 
 DROP TABLE inventory_stocks;
 

@@ -31,7 +31,7 @@ var columnDamages = []damage{
 	{"a hold got another quantity", []string{
 		`UPDATE reservations SET quantity = quantity + 1 WHERE ` + oneHold(heldHat),
 		`UPDATE reservation_requests AS q SET quantity = r.quantity FROM reservations AS r
-			WHERE r.tenant_id = q.tenant_id AND r.reservation_id = q.request_id AND r.quantity <> q.quantity`,
+			WHERE r.tenant_id = q.tenant_id AND r.reservation_id = q.request_id AND r.quantity <> q.quantity AND r.holder_id <> 'cart-moved'`,
 		`UPDATE inventory_stocks AS s SET reserved = held.quantity
 			FROM (SELECT tenant_id, resource_key, sum(quantity) AS quantity FROM reservations WHERE status = 'held' GROUP BY 1, 2) AS held
 			WHERE held.tenant_id = s.tenant_id AND held.resource_key = s.variant_id AND s.reserved <> held.quantity`},

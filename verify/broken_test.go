@@ -176,6 +176,16 @@ var reservationDamages = []damage{
 }
 
 var recordDamages = []damage{
+	{"a part of a hold that does not exist", []string{`UPDATE reservations SET part_of = gen_random_uuid() WHERE ` + oneHold(`part_of IS NOT NULL`)},
+		[]string{"part_of_hold"}},
+	{"a part that is held", []string{`UPDATE reservations SET part_of = reservation_id WHERE ` + oneHold(`status = 'held' AND holder_id <> 'cart-1'`)},
+		[]string{"part_of_hold"}},
+	{"a return without its record", []string{`UPDATE reservations SET returned_quantity = 1 WHERE ` + oneHold(`status = 'committed' AND part_of IS NULL AND unit_ids IS NULL`)},
+		[]string{"record_agrees"}},
+	{"a hold that lost a unit", []string{`UPDATE reservations SET quantity = quantity + 1 WHERE ` + oneHold(`status = 'held' AND resource_key = 'hat' AND holder_id = 'cart-moved'`)},
+		[]string{"hold_matches_request", "record_agrees", "stock_reserved"}},
+	{"a move without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'reservation.moved' AND resource_key = 'hat'`)},
+		[]string{"hold_matches_request", "record_agrees"}},
 	{"a hold without its record", []string{`DELETE FROM audit_log WHERE ` + oneRow(`action = 'reservation.held'`)},
 		[]string{"hold_recorded_once"}},
 	{"a hold recorded twice", []string{again(onlyHeld)},

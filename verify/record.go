@@ -20,6 +20,12 @@ const oneEnding = `r.reservation_id IS NOT NULL AND CASE
 const timesRecorded = `r.part_of IS NULL AND r.held_at NOT BETWEEN a.held_recorded_at - @margin::interval AND a.held_recorded_at + @margin::interval
         OR r.ended_at NOT BETWEEN a.ended_recorded_at - @margin::interval AND a.ended_recorded_at + @margin::interval`
 
+// A part is purged no later than what it was committed of, which ended later.
+const partOfHold = `CASE WHEN r.part_of IS NOT NULL THEN r.status <> 'committed' OR r.ended_at >= @since::timestamptz + @margin::interval AND (
+            SELECT count(*) FROM reservations AS whole
+            WHERE whole.tenant_id = r.tenant_id AND whole.reservation_id = r.part_of AND whole.resource_kind = r.resource_kind
+              AND whole.resource_key = r.resource_key) = 0 END`
+
 // A sub-select that counts is evaluated for the row, and only where the CASE
 // needs it. The planner may turn NOT EXISTS into a hash of the whole table.
 //
@@ -33,6 +39,7 @@ const recordHasTarget = `(r.reservation_id IS NULL AND a.reservation_recorded_at
             WHERE retry.tenant_id = key.tenant_id AND retry.request_id = a.retried_by::uuid AND retry.retry_of = key.id) = 0 END`
 
 var recordChecks = []targetCheck{
+	{"part_of_hold", "A part is committed, and is of the resource of the reservation that it was committed of.", partOfHold},
 	{"hold_recorded_once", "Every reservation has one audit row of its hold.", oneHold},
 	{"one_ending", "Every reservation that ended has one audit row of its ending, and a held one has no such row.", oneEnding},
 	{"record_agrees", "A reservation has the state that its last audit row recorded.", recordAgrees},

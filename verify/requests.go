@@ -49,7 +49,7 @@ WHERE NOT EXISTS (
       AND l.updated_at BETWEEN u.since - @margin::interval AND u.until + @margin::interval)`
 
 const holdMatches = `q.request_id IS NOT NULL AND r.reservation_id IS NOT NULL AND (
-        q.status <> 'done' OR r.resource_kind <> 'inventory.variant' OR a.moved_rows = 0 AND r.holder_id <> q.cart_id OR r.resource_key <> q.variant_id
+        q.status <> 'done' OR r.resource_kind <> 'inventory.variant' OR a.held_rows > 0 AND a.moved_rows = 0 AND r.holder_id <> q.cart_id OR r.resource_key <> q.variant_id
         OR CASE WHEN a.held_rows > 0 THEN r.quantity + coalesce(a.reduced_by, 0) <> q.quantity ELSE r.quantity > q.quantity END
         OR r.kit_id IS DISTINCT FROM q.kit_id
         OR r.held_at NOT BETWEEN q.updated_at - @margin::interval AND q.updated_at + @margin::interval)`

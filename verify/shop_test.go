@@ -237,6 +237,7 @@ func (s *fixture) after(tenant uuid.UUID) {
 		s.TB.Fatal("no cart could be checked out")
 	}
 	s.checkouts(tenant)
+	s.commitPart(tenant)
 	s.ask(tenant, requests.Add, "cart-20", "hat", 1)
 	_, err := carts.Remove(ctx, s.DB, tenant, "cart-20", "", reservations.CartRemoved, clerk)
 	s.Must(err)
@@ -250,6 +251,33 @@ func (s *fixture) after(tenant uuid.UUID) {
 	}
 	_, err = inventory.Adjust(ctx, s.DB, tenant, "hat", 2, clerk)
 	s.Must(err)
+}
+
+// commitPart commits a part of a hold, brings it back, and moves the rest to
+// another cart.
+func (s *fixture) commitPart(tenant uuid.UUID) {
+	s.TB.Helper()
+	ctx := s.TB.Context()
+	held, err := reservationrows.ByHolder(ctx, s.DB, tenant, inventory.Kind, "cart-31", uuid.Max, 100)
+	s.Must(err)
+	for _, r := range held {
+		if r.ResourceKey != "hat" {
+			continue
+		}
+		s.Must(pgx.BeginFunc(ctx, s.DB, func(tx pgx.Tx) error {
+			part, rest, err := inventory.CommitPartTx(ctx, tx, tenant, r.ReservationID, inventory.Part{Quantity: 1}, clerk)
+			if err != nil || rest == nil {
+				return fmt.Errorf("commit a part: %v, %w", rest, err)
+			}
+			if _, err := inventory.ReturnTx(ctx, tx, tenant, part.ReservationID, inventory.Part{Quantity: 1}, clerk); err != nil {
+				return err
+			}
+			_, err = carts.TransferTx(ctx, tx, tenant, "cart-31", "cart-moved", "ann", clerk)
+			return err
+		}))
+		return
+	}
+	s.TB.Fatal("cart-31 has no hat")
 }
 
 // checkouts makes checkouts of every status: cart-12 is committed, cart-13

@@ -108,6 +108,7 @@ var rules = []struct {
 	{is(inventory.ErrUnknownVariant), notFound},
 	{is(inventory.ErrUnknownUnit), notFound},
 	{is(inventory.ErrUnknownKit), notFound},
+	{is(inventory.ErrUnknownGroup), notFound},
 	{is(inventory.ErrPartOfKit), partOfKit},
 	{is(inventory.ErrCounted), notABlock},
 	{is(lanes.ErrUnknown), notFound},

@@ -197,11 +197,11 @@ func optional[T any](to **T, r reader[T]) value {
 
 // clearable is optional for a number that null clears. The packages below take
 // 0 for that.
-func clearable[N int32 | int64](to **N, r reader[N]) value {
+func clearable[T any](to **T, r reader[T]) value {
 	given := optional(to, r)
 	set := func(value json.RawMessage) string {
 		if string(value) == "null" {
-			*to = new(N)
+			*to = new(T)
 			return ""
 		}
 		return given.set(value)

@@ -133,13 +133,18 @@ type kitPageJSON struct {
 	NextCursor *string   `json:"next_cursor" doc:"The cursor of the next page; null on the last page."`
 }
 
-func (s *service) listKits() endpoint[listStocksParams, emptyBody] {
-	return endpoint[listStocksParams, emptyBody]{
+type listKitsParams struct {
+	Limit  stockLimit `query:"limit"`
+	Cursor string     `query:"cursor" doc:"next_cursor of the previous page."`
+}
+
+func (s *service) listKits() endpoint[listKitsParams, emptyBody] {
+	return endpoint[listKitsParams, emptyBody]{
 		id: "list-kits", method: http.MethodGet, path: "/v1/kits", tag: tagStocks, scope: tenants.ScopeStock,
 		summary:   "List kits",
 		doc:       "In the order of their ids. A kit that exists during the whole listing is on exactly one page.",
 		responses: map[int]any{http.StatusOK: kitPageJSON{}},
-		handle: func(ctx context.Context, req *request, p *listStocksParams, _ *emptyBody) (response, error) {
+		handle: func(ctx context.Context, req *request, p *listKitsParams, _ *emptyBody) (response, error) {
 			page, err := s.tenant(req).Kits(ctx, int(p.Limit), p.Cursor)
 			if err != nil {
 				return response{}, err

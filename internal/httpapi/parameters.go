@@ -140,6 +140,7 @@ type (
 	customerID string
 	blockID    string
 	kitID      string
+	groupID    string
 	unitID     string
 )
 
@@ -159,6 +160,9 @@ func (blockID) Schema(huma.Registry) *huma.Schema { return idSchema("The block's
 func (kitID) Schema(huma.Registry) *huma.Schema { return idSchema("The kit's id.") }
 
 // Schema describes the id, for huma.
+func (groupID) Schema(huma.Registry) *huma.Schema { return idSchema("The group's id.") }
+
+// Schema describes the id, for huma.
 func (unitID) Schema(huma.Registry) *huma.Schema {
 	return idSchema("The unit's id, unique within its block.")
 }
@@ -171,6 +175,11 @@ func (id *blockID) Resolve(_ huma.Context, prefix *huma.PathBuffer) []error {
 // Resolve validates the id as a parameter of a path, for huma.
 func (id *kitID) Resolve(_ huma.Context, prefix *huma.PathBuffer) []error {
 	return resolved(checkKitID(string(*id)), prefix)
+}
+
+// Resolve validates the id as a parameter of a path, for huma.
+func (id *groupID) Resolve(_ huma.Context, prefix *huma.PathBuffer) []error {
+	return resolved(checkGroupID(string(*id)), prefix)
 }
 
 // Resolve validates the id as a parameter of a path, for huma.
@@ -195,6 +204,21 @@ func checkCartID(id string) error { return inventory.ValidateID("cart_id", id) }
 func checkBlockID(id string) error { return inventory.ValidateID("block", id) }
 
 func checkKitID(id string) error { return inventory.ValidateID("kit_id", id) }
+
+func checkGroupID(id string) error { return inventory.ValidateID("group", id) }
+
+// newGroup reads the group of a stock, which an empty one clears.
+func newGroup() reader[string] {
+	r := text[string](func(id string) error {
+		if id == "" {
+			return nil
+		}
+		return checkGroupID(id)
+	})
+	most := inventory.MaxIDLength
+	r.describe = func(s *huma.Schema) { s.MaxLength = &most }
+	return r
+}
 
 func checkSubject(id string) error { return checkCustomerID("subject", id) }
 

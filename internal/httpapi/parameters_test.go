@@ -21,12 +21,12 @@ func (s *shop) calls(each func(op *huma.Operation, path, body string)) {
 	bodies := map[string]string{
 		"put-stock": `{"stock":7}`, "adjust-stock": `{"delta":1}`, "transfer-stock": `{"from":"shirt","to":"shoe","quantity":1}`, "add-item": `{"variant_id":"shirt","quantity":1}`, "set-item": `{"quantity":1}`,
 		"extend-cart": `{"seconds":1}`, "extend-reservation": `{"seconds":1}`, "control-lane": `{"paused":true}`, "mint-admission": `{"subject":"customer"}`,
-		"import-stocks": "variant_id,stock\nnew,1\n", "begin-checkout": `{"cart_id":"cart","payment_reference":"p"}`, "answer-checkout": `{"result":"paid"}`, "transfer-cart": `{"to":"other"}`, "return-reservation": `{"quantity":1}`, "put-kit": `{"parts":[{"variant_id":"shirt","quantity":1}]}`,
+		"import-stocks": "variant_id,stock\nnew,1\n", "begin-checkout": `{"cart_id":"cart","payment_reference":"p"}`, "answer-checkout": `{"result":"paid"}`, "transfer-cart": `{"to":"other"}`, "return-reservation": `{"quantity":1}`, "put-group": `{"max_per_customer":4}`, "put-kit": `{"parts":[{"variant_id":"shirt","quantity":1}]}`,
 	}
 	request := s.add("cart", "shirt", 1)
 	s.cartWith("paying", "shirt", 1)
 	_, checkout, _ := strings.Cut(s.begin("paying"), "/v1/checkouts/")
-	fill := strings.NewReplacer("{checkout_id}", checkout, "{variant_id}", "shirt", "{kit_id}", "kit", "{cart_id}", "cart", "{lane}", "hot", "{request_id}", request, "{reservation_id}", request)
+	fill := strings.NewReplacer("{checkout_id}", checkout, "{variant_id}", "shirt", "{kit_id}", "kit", "{group}", "group", "{cart_id}", "cart", "{lane}", "hot", "{request_id}", request, "{reservation_id}", request)
 	paths := s.service.api.OpenAPI().Paths
 	n := 0
 	for _, path := range slices.Sorted(maps.Keys(paths)) {

@@ -157,6 +157,8 @@ func (s *service) addStocks() {
 	add(s, s.getStock())
 	add(s, s.listStocks())
 	add(s, s.importStocks())
+	add(s, s.putGroup())
+	add(s, s.getGroup())
 	add(s, s.putKit())
 	add(s, s.getKit())
 	add(s, s.listKits())

@@ -42,6 +42,7 @@ type SaleJSON struct {
 	QuantityStep          *int32     `json:"quantity_step" doc:"Of what the quantity of a cart is a multiple; null for 1."`
 	MaxPerCustomer        *int32     `json:"max_per_customer" doc:"How many units a customer may hold and have bought; null for no limit. Released, expired and returned ones do not count."`
 	CustomerPeriodSeconds *int32     `json:"customer_period_seconds" doc:"Of which last seconds max_per_customer counts, from the hold; null for all that is on record."`
+	Group                 *string    `json:"group" doc:"The group of the variant; null for none."`
 }
 
 func saleBody(s *inventory.Sale) SaleJSON {
@@ -50,7 +51,7 @@ func saleBody(s *inventory.Sale) SaleJSON {
 	}
 	return SaleJSON{
 		SaleStartsAt: s.StartsAt, SaleEndsAt: s.EndsAt, QuantityMin: s.QuantityMin, QuantityStep: s.QuantityStep,
-		MaxPerCustomer: s.MaxPerCustomer, CustomerPeriodSeconds: s.CustomerPeriodSeconds,
+		MaxPerCustomer: s.MaxPerCustomer, CustomerPeriodSeconds: s.CustomerPeriodSeconds, Group: s.Group,
 	}
 }
 
@@ -83,6 +84,8 @@ type putStockBody struct {
 	MaxPerCustomer        *int32     `json:"max_per_customer,omitempty" doc:"How many units a customer may hold and have bought; null or 0 for no limit." example:"2"`
 	CustomerPeriodSeconds *int32     `json:"customer_period_seconds,omitempty" doc:"Of which last seconds max_per_customer counts, from the hold; null or 0 for all that is on record." example:"86400"`
 
+	Group *string `json:"group,omitempty" doc:"The group of the variant, such as its product; null or empty for none. A group's sums are at /v1/groups/{group}, where it can have a limit per customer." example:"shirt"`
+
 	Lane *laneWish `json:"lane,omitempty" doc:"hot pins the variant to the hot lane, normal to the normal one; auto removes the pin, and the service chooses the lane."`
 }
 
@@ -100,6 +103,7 @@ func (b *putStockBody) fields() []field {
 		{"quantity_step", false, clearable(&b.QuantityStep, whole[int32](0, inventory.MaxQuantity))},
 		{"max_per_customer", false, clearable(&b.MaxPerCustomer, whole[int32](0, inventory.MaxQuantity))},
 		{"customer_period_seconds", false, clearable(&b.CustomerPeriodSeconds, whole[int32](0, inventory.CustomerPeriodMax))},
+		{"group", false, clearable(&b.Group, newGroup())},
 		{"admission", false, optional(&b.Admission, oneOf(inventory.AdmissionOpen, inventory.AdmissionToken))},
 		{"lane", false, optional(&b.Lane, oneOf(laneWishes()...))},
 	}
@@ -111,7 +115,7 @@ func (b *putStockBody) patch() inventory.StockPatch {
 		HoldTTLSeconds: b.HoldTTLSeconds, MaxPerCart: b.MaxPerCart, Lane: (*lanes.Wish)(b.Lane), Admission: b.Admission,
 		PreorderMax: b.PreorderMax, Sale: &inventory.Sale{
 			StartsAt: b.SaleStartsAt, EndsAt: b.SaleEndsAt, QuantityMin: b.QuantityMin, QuantityStep: b.QuantityStep,
-			MaxPerCustomer: b.MaxPerCustomer, CustomerPeriodSeconds: b.CustomerPeriodSeconds,
+			MaxPerCustomer: b.MaxPerCustomer, CustomerPeriodSeconds: b.CustomerPeriodSeconds, Group: b.Group,
 		},
 	}
 }
@@ -150,6 +154,7 @@ func (s *service) getStock() endpoint[stockParams, emptyBody] {
 }
 
 type listStocksParams struct {
+	Group  string     `query:"group" doc:"Only the variants of the group."`
 	Limit  stockLimit `query:"limit"`
 	Cursor string     `query:"cursor" doc:"next_cursor of the previous page."`
 }
@@ -171,10 +176,10 @@ func (s *service) listStocks() endpoint[listStocksParams, emptyBody] {
 	return endpoint[listStocksParams, emptyBody]{
 		id: "list-stocks", method: http.MethodGet, path: "/v1/stocks", tag: tagStocks, scope: tenants.ScopeStock,
 		summary:   "List stocks",
-		doc:       "In the order of their ids. A variant that exists during the whole listing is on exactly one page.",
+		doc:       "In the order of their ids; of one group, if it is given. A variant that exists during the whole listing is on exactly one page.",
 		responses: map[int]any{http.StatusOK: stockPageJSON{}},
 		handle: func(ctx context.Context, req *request, p *listStocksParams, _ *emptyBody) (response, error) {
-			page, err := s.tenant(req).Stocks(ctx, int(p.Limit), p.Cursor)
+			page, err := s.stocksOf(ctx, req, p)
 			if err != nil {
 				return response{}, err
 			}

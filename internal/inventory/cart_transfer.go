@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,18 +106,17 @@ func mayMoveTx(ctx context.Context, tx pgx.Tx, locked stocks, moved []reservatio
 			continue
 		case c.MaxPerCart != nil && total > int64(*c.MaxPerCart), c.NamedUnits && total > unitrows.UnitsMax:
 			return fmt.Errorf("variant %s: %w", ref.VariantID, ErrLimitExceeded)
-		case c.Sale == nil || c.Sale.MaxPerCustomer == nil:
-			continue
 		}
-		key := customerKeyOf(&requests[i])
-		for j := range joining {
-			if owner := cmp.Or(joining[j].CustomerID, joining[j].HolderID); owner != key.customerID && (customerID != "" || joining[j].CustomerID == "") {
-				_, counted := c.Sale.unitsOf(owner, joining[j:j+1], locked.now)
-				in.bought[key] += counted
+		for _, l := range in.limitsOf(&requests[i], c.Sale) {
+			for j := range joining {
+				owner := customerOf(&joining[j])
+				if joins := customerID != "" || joining[j].CustomerID == ""; joins && owner != l.customerID {
+					in.bought[l.customerKey] += l.counted(&joining[j], locked.now)
+				}
 			}
-		}
-		if in.bought[key] > int64(*c.Sale.MaxPerCustomer) {
-			return fmt.Errorf("variant %s: %w", ref.VariantID, ErrLimitExceeded)
+			if in.bought[l.customerKey] > int64(l.most) {
+				return fmt.Errorf("variant %s: %w", ref.VariantID, ErrLimitExceeded)
+			}
 		}
 	}
 	return nil

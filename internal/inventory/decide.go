@@ -27,8 +27,10 @@ type inputs struct {
 	// locked.
 	cartHolds   map[reservationrows.HolderKey][]reservations.Reservation
 	lockedCarts map[reservationrows.HolderKey]bool
-	// bought is what customers hold and have bought, of variants that limit it.
+	// bought is what customers hold and have bought, of variants and groups that
+	// limit it. groups are those that have limits.
 	bought bought
+	groups map[groupKey]Group
 	// units are the units of the blocks.
 	units map[Ref]blockUnits
 	// ended is how many due holds of blocks were ended already.
@@ -125,8 +127,9 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 	reserved := d.reserved[ref]
 	free := c.capacity() - c.Reserved + in.due[ref] - reserved.net
 	var bySale Outcome
+	limits := in.limitsOf(request, c.Sale)
 	if c.Sale != nil {
-		bySale = d.bySale(request, c.Sale, held, in)
+		bySale = d.bySale(request, c.Sale, limits, held, in)
 	}
 	switch {
 	case request.Replace && inCheckout(held):
@@ -165,9 +168,7 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 		d.cartHolds[key] = append(held, hold.Reservation)
 	}
 	d.holds = append(d.holds, hold)
-	if c.Sale != nil {
-		d.bought.add(request, c.Sale, hold.Replaces, in.now)
-	}
+	d.bought.add(limits, request.Quantity, hold.Replaces, in.now)
 	reserved.net += request.Quantity - own
 	reserved.peak = max(reserved.peak, reserved.net)
 	d.reserved[ref] = reserved

@@ -85,11 +85,12 @@ func replace[T any](field, value *T) {
 
 // cleared returns the field after the patch's value, of which 0 clears the
 // field.
-func cleared(field, value *int32) *int32 {
+func cleared[T comparable](field, value *T) *T {
+	var zero T
 	switch {
 	case value == nil:
 		return field
-	case *value == 0:
+	case *value == zero:
 		return nil
 	}
 	return value

@@ -178,10 +178,14 @@ type savedSet struct {
 	holds     int
 	reserved  map[Ref]demand
 	cartHolds map[reservationrows.HolderKey][]reservations.Reservation
+	bought    bought
 }
 
 func (d *decision) save(set []HoldRequest) savedSet {
-	s := savedSet{holds: len(d.holds), reserved: make(map[Ref]demand), cartHolds: make(map[reservationrows.HolderKey][]reservations.Reservation)}
+	s := savedSet{
+		holds: len(d.holds), reserved: make(map[Ref]demand), cartHolds: make(map[reservationrows.HolderKey][]reservations.Reservation),
+		bought: maps.Clone(d.bought),
+	}
 	for i := range set {
 		ref, key := Ref{set[i].TenantID, set[i].VariantID}, holderKey(&set[i])
 		if demand, known := d.reserved[ref]; known {
@@ -202,12 +206,11 @@ func (d *decision) restore(s savedSet) {
 		if pool := d.pools[ref]; pool != nil {
 			pool.give(hold.UnitIDs)
 		}
-		d.bought.undo(&hold.Reservation)
 		delete(d.reserved, ref)
 		if _, followed := d.cartHolds[key]; followed {
 			d.cartHolds[key] = s.cartHolds[key]
 		}
 	}
-	d.holds = d.holds[:s.holds]
+	d.holds, d.bought = d.holds[:s.holds], maps.Clone(s.bought)
 	maps.Copy(d.reserved, s.reserved)
 }

@@ -37,7 +37,7 @@ func plansOf(t *testing.T, db *pgxpool.Pool, explain string, tenant uuid.UUID, v
 	byName := make(map[string][]string)
 	for name, read := range map[string]query{
 		"get":  {getSQL, []any{tenant, variants[0]}},
-		"list": {listSQL, []any{tenant, "", DefaultPage}},
+		"list": {listSQL, []any{"", DefaultPage, tenant}},
 		"read": {readSQL, []any{tenant, variants}},
 	} {
 		rows, err := db.Query(t.Context(), explain+" "+read.sql, read.args...)

@@ -52,7 +52,7 @@ func TestSaleRules(t *testing.T) {
 			in := inputs{
 				stocks: stocks{counters: map[Ref]*counter{ref: {TenantID: tenant, VariantID: "shirt", Stock: 100, Reserved: test.held, Tracked: true, Sale: &test.sale}}, now: now},
 				Terms:  Terms{TTL: time.Minute, LifetimeMax: time.Hour},
-				bought: bought{{tenant, "cart", "shirt"}: test.bought},
+				bought: bought{{tenantID: tenant, customerID: "cart", variantID: "shirt"}: test.bought},
 			}
 			if test.held > 0 {
 				in.cartHolds = map[reservationrows.HolderKey][]reservations.Reservation{holderKey(&request): {{

@@ -41,7 +41,7 @@ type StockPatch struct {
 	// PreorderMax is 1 to MaxStock, and needs Backorder; 0 clears it, and so does
 	// Backorder false.
 	PreorderMax *int64
-	// Sale changes the rules that it has: 0, or the zero time, clears a rule.
+	// Sale changes the rules that it has: 0, "", or the zero time, clears a rule.
 	Sale *Sale
 }
 
@@ -80,6 +80,11 @@ func (p StockPatch) validateSale() error {
 	}
 	if at := p.Sale.EndsAt; at != nil && !isRecordable(*at) {
 		return &InvalidError{Field: "sale_ends_at", Message: yearsMessage}
+	}
+	if group := p.Sale.Group; group != nil && *group != "" {
+		if err := ValidateID("group", *group); err != nil {
+			return err
+		}
 	}
 	for _, f := range []struct {
 		name  string
@@ -207,6 +212,8 @@ func outcome(err error) (string, error) {
 	switch {
 	case errors.Is(err, ErrUnknownVariant):
 		return "unknown_variant", nil
+	case errors.Is(err, ErrUnknownGroup):
+		return "unknown_group", nil
 	case errors.Is(err, ErrUnknownKit):
 		return "unknown_kit", nil
 	case errors.Is(err, ErrStockRequired):

@@ -91,7 +91,8 @@ type Stock struct {
 	UpdatedAt time.Time
 }
 
-// Sale is when and how a variant is sold. A nil field is no rule.
+// Sale is when and how a variant is sold, and in which group. A nil field is no
+// rule.
 type Sale struct {
 	// StartsAt and EndsAt bound when units can be added, by the database's clock
 	// when the request is decided. What was held before the end can be checked
@@ -107,6 +108,9 @@ type Sale struct {
 	// that are on record. A changed quantity is a new hold.
 	MaxPerCustomer        *int32 `json:"max_per_customer,omitempty"`
 	CustomerPeriodSeconds *int32 `json:"customer_period_seconds,omitempty"`
+	// Group is a group of variants, such as those of one product or the locations
+	// of one variant. Its limit counts the units of all; see SetGroupTx.
+	Group *string `json:"group,omitempty"`
 }
 
 // CustomerPeriodMax is the longest CustomerPeriodSeconds, ten years.
@@ -124,6 +128,7 @@ func (s *Sale) patched(p *Sale) *Sale {
 		after.QuantityMin, after.QuantityStep = cleared(after.QuantityMin, p.QuantityMin), cleared(after.QuantityStep, p.QuantityStep)
 		after.MaxPerCustomer = cleared(after.MaxPerCustomer, p.MaxPerCustomer)
 		after.CustomerPeriodSeconds = cleared(after.CustomerPeriodSeconds, p.CustomerPeriodSeconds)
+		after.Group = cleared(after.Group, p.Group)
 	}
 	if after == (Sale{}) {
 		return nil

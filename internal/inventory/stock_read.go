@@ -106,9 +106,9 @@ type Page struct {
 }
 
 const listSQL = selectStocks + `
-WHERE s.tenant_id = $1 AND s.variant_id > $2
+WHERE s.tenant_id = $3 AND s.variant_id > $1
 ORDER BY s.variant_id
-LIMIT $3`
+LIMIT $2`
 
 // List returns a page of a tenant's stocks in the order of their ids: limit of
 // them (0: [DefaultPage]; at most [MaxPage]), after the cursor of an earlier
@@ -117,12 +117,18 @@ LIMIT $3`
 //
 // Errors: [*InvalidError] for a bad limit or cursor.
 func List(ctx context.Context, db audit.Querier, tenantID uuid.UUID, limit int, cursor string) (Page, error) {
+	return list(ctx, db, limit, cursor, listSQL, tenantID)
+}
+
+// list returns a page by a query that takes the id before the page and the number
+// of rows, and the further arguments.
+func list(ctx context.Context, db audit.Querier, limit int, cursor, sql string, more ...any) (Page, error) {
 	limit, after, err := pageBounds(limit, cursor)
 	if err != nil {
 		return Page{}, err
 	}
 	// One more row than the page shows whether there is another page.
-	items, err := pg.Select(ctx, db, toStock, listSQL, tenantID, after, limit+1)
+	items, err := pg.Select(ctx, db, toStock, sql, append([]any{after, limit + 1}, more...)...)
 	if err != nil {
 		return Page{}, fmt.Errorf("list stocks: %w", err)
 	}
