@@ -32,7 +32,7 @@ type committedPartJSON struct {
 	Rest      *reservationJSON `json:"rest" doc:"What is still held, with its id and deadline; null if nothing is."`
 }
 
-// TransformSchema says that rest may be null.
+// TransformSchema allows null for the rest.
 func (committedPartJSON) TransformSchema(r huma.Registry, s *huma.Schema) *huma.Schema {
 	rest := s.Properties["rest"]
 	s.Properties["rest"] = &huma.Schema{

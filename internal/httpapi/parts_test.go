@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -45,7 +46,7 @@ func TestCommitPart(t *testing.T) {
 	}
 	first := s.call(200, "POST", path+"/commit", `{"quantity":2}`, "Idempotency-Key", "one")
 	golden(t, "reservation_part", first)
-	if again := s.call(200, "POST", path+"/commit", `{"quantity":2}`, "Idempotency-Key", "one"); string(again.body) != string(first.body) {
+	if again := s.call(200, "POST", path+"/commit", `{"quantity":2}`, "Idempotency-Key", "one"); !bytes.Equal(again.body, first.body) {
 		t.Errorf("the repetition is %s, the call was %s", again.body, first.body)
 	}
 	s.wantStock("shirt", 8, 3)

@@ -55,7 +55,7 @@ func (p Part) strange(r *reservations.Reservation) int {
 	return slices.IndexFunc(p.UnitIDs, func(id string) bool { return !slices.Contains(r.UnitIDs, id) })
 }
 
-// CommitPartTx commits units of a hold as a reservation of their own, which has
+// CommitPartTx commits units of a hold as a separate reservation, which has
 // its PartOf. The rest stays held, with its id and deadline. If the part is all
 // that is held, the hold itself is committed, and rest is nil. stock and
 // reserved fall by the units that are committed.

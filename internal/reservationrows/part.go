@@ -116,9 +116,10 @@ func (r *Reservation) without(action string, unitIDs []string, origin audit.Orig
 		before = auditrows.AppendTexts(append(before, `,"unit_ids":`...), r.UnitIDs)
 		r.UnitIDs = slices.DeleteFunc(slices.Clone(r.UnitIDs), func(id string) bool { return slices.Contains(unitIDs, id) })
 	}
+	before = append(before, '}')
 	apply()
 	e := r.entry(action, origin)
-	e.Reservation.Before = append(before, '}')
+	e.Reservation.Before = before
 	return e
 }
 
