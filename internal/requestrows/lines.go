@@ -266,7 +266,7 @@ func outcomesOf(lines *requests.Lines, parts []Part, finished bool) []requests.L
 	for i := range parts {
 		p := &parts[i]
 		o := &outcomes[p.Line]
-		if p.Reason != "" {
+		if p.Reason != "" && (o.Reason == "" || o.KitID == "") { // a kit has that of its first part
 			o.Reason = p.Reason
 		}
 		if r := p.Reservation; r != nil {
