@@ -30,6 +30,7 @@ var suites = []suite{
 	{"spread", (*bench).spread, []string{"spread_vs_naive", "spread_vs_handwritten"}},
 	{"admit", (*bench).admit, []string{"admit_and_decide_vs_handwritten"}},
 	{"units", (*bench).units, []string{"units_vs_naive"}},
+	{"lines", (*bench).lines, []string{"lines_vs_sync"}},
 	{"metered", (*bench).metered, []string{"admit_metered_vs_plain", "admit_metered_same_committers"}},
 	{"sweep", (*bench).sweep, []string{"sweep_vs_rows"}},
 	{"wal", (*bench).wal, []string{"wal_vs_naive"}},
