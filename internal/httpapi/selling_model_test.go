@@ -187,7 +187,8 @@ func (l *modelLine) body() string {
 	case len(l.variants) == 1:
 		return fmt.Sprintf(`{"variant_id":%q,"quantity":%d}`, l.variants[0], l.quantity)
 	}
-	return fmt.Sprintf(`{"one_of":["%s"],"split":%t,"quantity":%d}`, strings.Join(l.variants, `","`), l.split, l.quantity)
+	choice := `["` + strings.Join(l.variants, `","`) + `"]`
+	return fmt.Sprintf(`{"one_of":%s,"split":%t,"quantity":%d}`, choice, l.split, l.quantity)
 }
 
 // serve holds what a line gets, and returns how much that is, and why it is not
@@ -271,11 +272,11 @@ func (m *model) lines(cart, customer string) {
 		default:
 			l.variants = []string{m.variant()}
 		}
-		if name := l.kit + "/" + strings.Join(l.variants, "/"); taken[name] {
+		name := l.kit + "/" + strings.Join(l.variants, "/")
+		if taken[name] {
 			continue
-		} else {
-			taken[name] = true
 		}
+		taken[name] = true
 		lines, bodies = append(lines, l), append(bodies, l.body())
 	}
 	if len(lines) == 0 {
