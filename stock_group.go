@@ -36,7 +36,7 @@ func (t *Tenant) SetGroup(ctx context.Context, group string, patch GroupPatch, o
 }
 
 // SetGroupTx is SetGroup in the caller's transaction, which must be READ
-// COMMITTED. It locks the group.
+// COMMITTED. It locks the group. After an error the caller rolls back.
 func (t *Tenant) SetGroupTx(ctx context.Context, tx pgx.Tx, group string, patch GroupPatch, opts *CallOpts) (Group, error) {
 	return t.setGroup(group, patch, opts).inTx(ctx, tx)
 }

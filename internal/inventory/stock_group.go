@@ -117,8 +117,8 @@ WHERE tenant_id = $1 AND group_id = $2`
 // SetGroupTx sets the limit of a group, and returns the group. The group need not
 // have a variant yet. A change writes one audit row (group.set).
 //
-// Errors: [*InvalidError]. It locks the group's row. The transaction must be READ
-// COMMITTED.
+// Errors: [*InvalidError]; the caller then rolls back. It locks the group's row.
+// The transaction must be READ COMMITTED.
 func SetGroupTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, groupID string, patch GroupPatch, origin audit.Origin) (g Group, err error) {
 	ctx, done := telemetry.Verb(ctx, "inventory.set_group")
 	defer func() { done(outcome(err)) }()
