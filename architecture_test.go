@@ -113,6 +113,7 @@ var owners = map[string]string{
 	"inventory_stocks":     "internal/inventory",
 	"kits":                 "internal/inventory",
 	"stock_groups":         "internal/inventory",
+	"waiting_requests":     "internal/inventory",
 	"postings":             "internal/unitrows",
 	"expiring_tokens":      "internal/tokens",
 	"budget_ledger":        "metered",

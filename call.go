@@ -43,6 +43,11 @@ type CallOpts struct {
 	// callers wait for is decided in the transaction that accepts it, where that
 	// is possible. When the time is over, the call returns the queued request.
 	Wait time.Duration
+	// WaitForStock makes a request for units of a variant, or for any units of a
+	// block, wait in line if it comes up short: its status is then Waiting. Units
+	// that become free are offered to those in line in their order, and held for
+	// Sale.ClaimSeconds.
+	WaitForStock bool
 	// Customer is who requests units: whose limits apply (Sale), and where
 	// metered commands are on the customer of Config.Rates and the subject of the
 	// admission token; the cart's id if it is empty. AdmissionToken is spent if

@@ -30,10 +30,11 @@ type (
 	Lines = requests.Lines
 )
 
-// The statuses of a finished request.
+// The statuses of a request that is decided: it waits in line, or is finished.
 const (
-	Done   = requests.Done
-	Failed = requests.Failed
+	Waiting = requests.Waiting
+	Done    = requests.Done
+	Failed  = requests.Failed
 )
 
 // Add requests units of a variant for a cart, in addition to those that it
@@ -167,6 +168,12 @@ func (t *Tenant) described(s requestrows.Submission, opts *CallOpts) (requestrow
 	if opts != nil && s.RetryOf == uuid.Nil {
 		s.CustomerID = opts.Customer
 	}
+	if opts != nil && opts.WaitForStock {
+		if s.Kind != requests.Add {
+			return s, &InvalidError{Field: "wait_for_stock", Message: "is for units of a variant, or any units of a block"}
+		}
+		s.Kind = requests.Wait
+	}
 	if s.IdempotencyKey == "" {
 		return s, nil
 	}
@@ -240,7 +247,7 @@ func (t *Tenant) submit(ctx context.Context, s requestrows.Submission, opts *Cal
 		}
 	case s.Waits:
 		info.Waited = true
-		if later, err := t.Wait(ctx, v.RequestID, opts.Wait-time.Since(began)); err == nil {
+		if later, err := t.waitUntil(ctx, v.RequestID, opts.Wait-time.Since(began), requests.Status.Decided); err == nil {
 			v = later
 		}
 	}
@@ -299,9 +306,14 @@ const pollEvery = 100 * time.Millisecond
 //
 // Errors: ErrNotFound; ctx's.
 func (t *Tenant) Wait(ctx context.Context, requestID uuid.UUID, timeout time.Duration) (Outcome, error) {
+	return t.waitUntil(ctx, requestID, timeout, requests.Status.Finished)
+}
+
+// waitUntil is Wait until the status is as wanted.
+func (t *Tenant) waitUntil(ctx context.Context, requestID uuid.UUID, timeout time.Duration, until func(requests.Status) bool) (Outcome, error) {
 	c := t.client
 	if c.accepts() {
-		v, err := c.watcher.Wait(ctx, t.TenantID, requestID, timeout)
+		v, err := c.watcher.Wait(ctx, t.TenantID, requestID, timeout, until)
 		return v, vocabulary(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout+c.config.AttemptTimeout)
@@ -310,7 +322,7 @@ func (t *Tenant) Wait(ctx context.Context, requestID uuid.UUID, timeout time.Dur
 	defer over.Stop()
 	for last := timeout <= 0; ; {
 		v, err := t.Request(ctx, requestID)
-		if err != nil || v.Status.Finished() || last {
+		if err != nil || until(v.Status) || last {
 			return v, err
 		}
 		last = c.pause(ctx, over.C, pollEvery)

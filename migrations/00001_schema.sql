@@ -70,7 +70,9 @@ CREATE INDEX idempotency_keys_kept_idx ON idempotency_keys (tenant_id, kept_with
 -- preorder_max is how far reserved may exceed the stock of a variant that allows
 -- backorder; NULL: without limit. sale has the rules of its sale, NULL for none:
 -- starts_at, ends_at, quantity_min, quantity_step, max_per_customer,
--- customer_period_seconds, and the group of the variant.
+-- customer_period_seconds, claim_seconds, and the group of the variant.
+--
+-- waiting: requests may wait in line for the variant. If it is false, none does.
 CREATE TABLE inventory_stocks (
     tenant_id        uuid        NOT NULL,
     variant_id       text        NOT NULL,
@@ -84,6 +86,7 @@ CREATE TABLE inventory_stocks (
     admission        text        NOT NULL DEFAULT 'open',
     preorder_max     bigint,
     sale             jsonb,
+    waiting          boolean     NOT NULL DEFAULT false,
     named_units      boolean     NOT NULL DEFAULT false,
     units            bigint      NOT NULL DEFAULT 0,
     last_position    bigint      NOT NULL DEFAULT 0,
@@ -145,8 +148,25 @@ CREATE TABLE kits (
     CONSTRAINT kits_parts_counted CHECK (jsonb_typeof(parts) = 'array' AND jsonb_array_length(parts) BETWEEN 1 AND 20)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
+-- The waiting list: the requests that wait in line for units of a variant. place
+-- is the sequence number of the request. Rows are added under the lock of the
+-- stock, and deleted with the status waiting of the request.
+CREATE TABLE waiting_requests (
+    tenant_id  uuid    NOT NULL,
+    variant_id text    NOT NULL,
+    place      bigint  NOT NULL,
+    request_id uuid    NOT NULL,
+    quantity   integer NOT NULL,
+    CONSTRAINT waiting_requests_pkey PRIMARY KEY (tenant_id, variant_id, place),
+    CONSTRAINT waiting_requests_quantity_positive CHECK (quantity > 0)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+-- The first in line of each quantity.
+CREATE INDEX waiting_requests_fit_idx ON waiting_requests (tenant_id, variant_id, quantity, place);
+
 -- The status table. lane and slot are a hint that admission sets, and never
--- change. Only an isolated retry sets claim_expires_at.
+-- change. Only an isolated retry sets claim_expires_at. A request of the kind wait
+-- that came up short has the status waiting, and a row in waiting_requests.
 --
 -- units are the units of a block that the caller wants:
 -- {"unit_ids":["A1","A2"]}, {"any_of":true} or {"contiguous":true}; NULL for a
@@ -195,12 +215,13 @@ CREATE TABLE reservation_requests (
     CONSTRAINT reservation_requests_pkey PRIMARY KEY (tenant_id, request_id),
     CONSTRAINT reservation_requests_quantity_positive CHECK (quantity > 0),
     CONSTRAINT reservation_requests_lane_known CHECK (lane IN ('hot', 'normal')),
-    CONSTRAINT reservation_requests_kind_known CHECK (kind IN ('add', 'set', 'lines')),
+    CONSTRAINT reservation_requests_kind_known CHECK (kind IN ('add', 'set', 'lines', 'wait')),
     CONSTRAINT reservation_requests_lines_given CHECK ((kind = 'lines') = (lines IS NOT NULL) AND (kind = 'lines') = (variant_id = '/')),
     CONSTRAINT reservation_requests_part_of_line CHECK ((parent_id IS NULL) = (line IS NULL) AND (parent_id IS NULL OR kind = 'add')),
     CONSTRAINT reservation_requests_kit_of_part CHECK (kit_id IS NULL OR parent_id IS NOT NULL),
     CONSTRAINT reservation_requests_parts_counted CHECK (open_parts IS NULL OR kind = 'lines' AND open_parts >= 0),
-    CONSTRAINT reservation_requests_status_known CHECK (status IN ('queued', 'processing', 'done', 'failed')),
+    CONSTRAINT reservation_requests_status_known CHECK (status IN ('queued', 'processing', 'waiting', 'done', 'failed')),
+    CONSTRAINT reservation_requests_waiting_kind CHECK (status <> 'waiting' OR kind = 'wait'),
     CONSTRAINT reservation_requests_reason_given CHECK ((status = 'failed') = (reason IS NOT NULL)),
     CONSTRAINT reservation_requests_key_fingerprinted CHECK ((idempotency_key IS NULL) = (fingerprint IS NULL))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
@@ -629,6 +650,8 @@ DROP TABLE reservation_marks;
 DROP TABLE reservations;
 
 DROP TABLE reservation_requests;
+
+DROP TABLE waiting_requests;
 
 DROP TABLE kits;
 

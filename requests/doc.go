@@ -3,6 +3,7 @@
 //
 //	queued ──▶ done | failed                  decided in one transaction: by a drain, or by the insert's own
 //	queued ──▶ processing ──▶ done | failed   isolated retry, for a row that failed on its own
+//	queued ──▶ waiting ──▶ done | failed      in line for units, until they are offered
 //
 // A request becomes done or failed, once, and that answer never changes.
 //

@@ -13,13 +13,17 @@ import (
 // Status is the state of a request. Done and Failed are final.
 type Status string
 
-// The four statuses.
+// The statuses. A Waiting request waits in line for units.
 const (
 	Queued     Status = "queued"
 	Processing Status = "processing"
+	Waiting    Status = "waiting"
 	Done       Status = "done"
 	Failed     Status = "failed"
 )
+
+// Decided reports whether the request was decided, be it that it waits in line.
+func (s Status) Decided() bool { return s.Finished() || s == Waiting }
 
 // Finished reports whether the status is final.
 func (s Status) Finished() bool { return s == Done || s == Failed }
@@ -28,11 +32,13 @@ func (s Status) Finished() bool { return s == Done || s == Failed }
 type Kind string
 
 // Add asks for more units of a variant. Set asks for a quantity that replaces
-// the units that the cart holds. Several asks for all units of several lines,
+// the units that the cart holds. Wait is an Add that waits in line if it comes up
+// short. Several asks for all units of several lines,
 // or, if Lines.Partial is set, for those that there are.
 const (
 	Add     Kind = "add"
 	Set     Kind = "set"
+	Wait    Kind = "wait"
 	Several Kind = "lines"
 )
 
@@ -151,7 +157,8 @@ type Request struct {
 type View struct {
 	Request
 	// Position counts the earlier undecided requests for the same hot variant,
-	// up to 1,000; nil in the normal lane and once the request is finished.
+	// up to 1,000; nil in the normal lane and once the request is finished. Of a
+	// Waiting request it is the place in line, from 1 to 10,000.
 	Position *int64
 	// Reservation is the hold that was made for the request, nil if there is
 	// none. Its id is the request's.

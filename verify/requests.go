@@ -111,14 +111,15 @@ const claimEnds = `(q.status = 'processing' AND coalesce(q.open_parts, 0) = 0) <
 // drain decided about a variant (they share updated_at) count as decided
 // together, by the first of their audit rows. A request that was decided in
 // isolated retry (attempts), or outside the lane (cancelled, or done at
-// admission), proves nothing about the requests before it.
+// admission), proves nothing about the requests before it. One that may wait in
+// line can be decided much later.
 const hotOrderSQL = `
 WITH record AS (
     SELECT a.tenant_id, a.target_id, a.audit_id
     FROM audit_log AS a
     WHERE a.action IN ('reservation.held', 'request.failed')
 ), arrival AS MATERIALIZED (
-    SELECT r.tenant_id, r.request_id, r.variant_id, r.sequence, r.status, r.attempts, r.created_at, r.updated_at,
+    SELECT r.tenant_id, r.request_id, r.variant_id, r.sequence, r.kind, r.status, r.attempts, r.created_at, r.updated_at,
            max(r.created_at) OVER (PARTITION BY r.tenant_id, r.variant_id ORDER BY r.sequence) AS arrived_at,
            CASE
                WHEN r.status IN ('done', 'failed') THEN
@@ -131,7 +132,7 @@ WITH record AS (
     LEFT JOIN record ON record.tenant_id = r.tenant_id AND record.target_id = r.request_id
     WHERE r.lane = 'hot'
 ), line AS MATERIALIZED (
-    SELECT a.tenant_id, a.request_id, a.variant_id, a.sequence, a.status, a.attempts, a.created_at, a.updated_at, a.decided,
+    SELECT a.tenant_id, a.request_id, a.variant_id, a.sequence, a.kind, a.status, a.attempts, a.created_at, a.updated_at, a.decided,
            min(a.decided) FILTER (WHERE a.in_lane) OVER (
                PARTITION BY a.tenant_id, a.variant_id ORDER BY a.arrived_at
                RANGE BETWEEN @margin::interval FOLLOWING AND UNBOUNDED FOLLOWING
@@ -141,7 +142,7 @@ WITH record AS (
 SELECT tenant_id, request_id, variant_id, sequence, status, created_at, updated_at,
        nullif(decided, 9223372036854775807) AS audit_id, later_decided AS later_audit_id
 FROM line
-WHERE attempts = 0 AND decided > later_decided`
+WHERE attempts = 0 AND kind <> 'wait' AND decided > later_decided`
 
 // Parts are inserted after their request, so none of a request that is checked
 // has been pruned. A done line that is not partial has parts for all its units;
@@ -209,6 +210,21 @@ CROSS JOIN LATERAL (
 ) AS counted
 WHERE counted.variants <> counted.parts OR counted.valid <> counted.parts`
 
+// A waiting request that failed on its own keeps its place while it is
+// processing. Its stock may have been deleted.
+const waitingInLineSQL = `
+SELECT w.tenant_id, w.variant_id, w.request_id, w.place, r.status, s.waiting
+FROM waiting_requests AS w
+LEFT JOIN reservation_requests AS r ON r.tenant_id = w.tenant_id AND r.request_id = w.request_id
+LEFT JOIN inventory_stocks AS s ON s.tenant_id = w.tenant_id AND s.variant_id = w.variant_id
+WHERE (r.kind = 'wait' AND r.status IN ('waiting', 'processing') AND r.variant_id = w.variant_id AND r.sequence = w.place
+       AND r.quantity = w.quantity AND s.waiting IS DISTINCT FROM false) IS NOT TRUE
+UNION ALL
+SELECT r.tenant_id, r.variant_id, r.request_id, NULL, r.status, NULL
+FROM reservation_requests AS r
+WHERE r.status = 'waiting' AND r.updated_at >= @since
+  AND NOT EXISTS (SELECT FROM waiting_requests AS w WHERE w.tenant_id = r.tenant_id AND w.variant_id = r.variant_id AND w.place = r.sequence)`
+
 // A request may be purged just before its parts.
 const partHasRequestSQL = `
 SELECT p.tenant_id, p.request_id, p.parent_id, p.status
@@ -229,6 +245,7 @@ var requestTableChecks = []tableCheck{
 	{name: "lines_complete", meaning: "A done request of several lines holds all its lines, unless it is partial; a failed one holds none; and its undecided parts are counted.", sql: linesCompleteSQL},
 	{name: "kit_whole", meaning: "A done request holds the parts of its kits in whole kits, and they are released together.", sql: kitWholeSQL},
 	{name: "kit_parts", meaning: "Every kit has different variants as its parts, each with a quantity.", sql: kitPartsSQL},
+	{name: "waiting_in_line", meaning: "The waiting lists have the requests that wait, each once, and their stocks show that somebody waits.", sql: waitingInLineSQL},
 	{name: "part_has_request", meaning: "Every part of a request of several lines belongs to such a request.", sql: partHasRequestSQL},
 	{name: "done_request_held", meaning: "Every done request has its reservation, unless its variant was not tracked when it was decided.", sql: doneHeldSQL},
 	{name: "hot_in_order", meaning: "No request in the hot lane was decided before one that came a minute earlier for the same variant.", sql: hotOrderSQL},

@@ -180,6 +180,9 @@ func (s *fixture) writeHistory() {
 		s.ask(tenant, requests.Set, "cart-later", "candle", 1) // takes the units of the due hold
 		s.drain()
 	}
+	s.set(s.tenants[0], "sold-out", inventory.StockPatch{Stock: new(int64(0))})
+	s.ask(s.tenants[0], requests.Wait, "cart-waits", "sold-out", 1)
+	s.drain()
 	s.ask(s.tenants[0], requests.Add, "cart-open", "hat", 1) // still queued
 }
 

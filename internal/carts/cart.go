@@ -105,8 +105,8 @@ func removeTx(ctx context.Context, tx pgx.Tx, of requestrows.CartVariant, reason
 }
 
 // TransferTx moves what a cart holds to another cart, as inventory.TransferCartTx
-// does. It locks stocks, then reservations. The transaction must be READ
-// COMMITTED, else pg.ErrIsolation.
+// does, and its places in line. It locks the requests that wait, then stocks, then
+// reservations. The transaction must be READ COMMITTED, else pg.ErrIsolation.
 //
 // Errors: also requestrows.ErrRequestsPending, if the first cart has requests
 // that are not decided.
@@ -116,6 +116,12 @@ func TransferTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, from, to, cu
 	}
 	if err := mustHaveDecided(ctx, tx, tenantID, from); err != nil {
 		return nil, fmt.Errorf("transfer cart %s: %w", from, err)
+	}
+	of := func(cartID string) requestrows.CartVariant {
+		return requestrows.CartVariant{TenantID: tenantID, CartID: cartID}
+	}
+	if err := requestrows.MoveWaitingTx(ctx, tx, of(from), of(to), customerID); err != nil {
+		return nil, err
 	}
 	return inventory.TransferCartTx(ctx, tx, tenantID, from, to, customerID, origin)
 }
@@ -149,7 +155,7 @@ func CheckoutTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID strin
 // requests that are not decided.
 func mustHaveDecided(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, cartID string) error {
 	b := &pgx.Batch{}
-	pending := requestrows.QueuePending(b, []requestrows.CartVariant{{TenantID: tenantID, CartID: cartID}})
+	pending := requestrows.QueuePending(b, []requestrows.CartVariant{{TenantID: tenantID, CartID: cartID}}, []bool{false})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return err
 	}

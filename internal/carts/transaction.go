@@ -114,20 +114,23 @@ func (t *transaction) runOn(ctx context.Context, conn *pgxpool.Conn) error {
 	return tx.Commit(ctx)
 }
 
-// queuePending adds to b what reads which carts have undecided requests: the
+// queuePending adds to b what reads which carts have undecided requests, or, if they
+// are to be removed, requests in line: the
 // indexes of members, by the indexes that pending has once the batch is sent.
 func (t *transaction) queuePending(b *pgx.Batch) (pending *[]int, members []int) {
 	var carts []requestrows.CartVariant
+	var removes []bool
 	for i, m := range t.members {
 		if c := &m.call; c.Action == inventory.CheckoutCart || c.Action == inventory.ReleaseCart {
 			carts = append(carts, requestrows.CartVariant{TenantID: c.TenantID, CartID: c.CartID, VariantID: c.VariantID})
+			removes = append(removes, c.Action == inventory.ReleaseCart)
 			members = append(members, i)
 		}
 	}
 	if len(carts) == 0 {
 		return new([]int), nil
 	}
-	return requestrows.QueuePending(b, carts), members
+	return requestrows.QueuePending(b, carts, removes), members
 }
 
 // classify excludes the calls that are not decided in this transaction.

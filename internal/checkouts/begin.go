@@ -125,7 +125,7 @@ func (s *Start) findTx(ctx context.Context, tx pgx.Tx) (*Checkout, error) {
 	b := &pgx.Batch{}
 	pg.QueueIsolation(b)
 	found := pg.Collect(b, toCheckout, getSQL, s.TenantID, s.CheckoutID)
-	pending := requestrows.QueuePending(b, []requestrows.CartVariant{{TenantID: s.TenantID, CartID: s.CartID}})
+	pending := requestrows.QueuePending(b, []requestrows.CartVariant{{TenantID: s.TenantID, CartID: s.CartID}}, []bool{false})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, fmt.Errorf("begin the checkout of cart %s: %w", s.CartID, err)
 	}

@@ -24,12 +24,14 @@ type addItemBody struct {
 	VariantID variantID `json:"variant_id,omitempty" example:"shirt-m"`
 	Quantity  int32     `json:"quantity,omitempty" doc:"Units." example:"2"`
 	UnitsWish
+	WaitForStock bool `json:"wait_for_stock,omitempty" doc:"With variant_id, or block and any_of: if too few units are free, the request waits in line for them."`
 }
 
 func (b *addItemBody) fields() []field {
 	return []field{
 		{"variant_id", true, into(&b.VariantID, text[variantID](checkVariantID))},
 		{"quantity", true, into(&b.Quantity, whole[int32](1, inventory.MaxQuantity))},
+		{"wait_for_stock", false, into(&b.WaitForStock, boolean())},
 	}
 }
 
@@ -41,7 +43,9 @@ func (s *service) addItem() endpoint[cartParams, addItemBody] {
 			"A request for an unknown variant or block fails. The body has one of five forms: variant_id and quantity; block and unit_ids, for " +
 			"the units that are named; block and any_of, for that many units; kit_id and quantity, as a request of one line; lines, each with one " +
 			"of these forms or one_of. All units of a request are held, or none; with partial, what there is of each line, in whole kits. Once a " +
-			"request of lines is finished, it has what was held for each.",
+			"request of lines is finished, it has what was held for each. With wait_for_stock a request that comes up short has the status waiting, and " +
+			"its place in line as position. Units that become free are offered to those in line: the request is then done, and its reservation " +
+			"is held for claim_seconds.",
 		handle: func(ctx context.Context, req *request, p *cartParams, b *addItemBody) (response, error) {
 			if len(b.Lines) > 0 {
 				return s.submitLines(ctx, req, p.CartID, &b.UnitsWish)
@@ -50,9 +54,10 @@ func (s *service) addItem() endpoint[cartParams, addItemBody] {
 				return s.submitKit(ctx, req, p.CartID, b)
 			}
 			if b.Block != "" {
-				return s.submitUnits(ctx, req, p.CartID, &b.UnitsWish)
+				return s.submitUnits(ctx, req, p.CartID, b)
 			}
 			return s.submit(req, string(p.CartID), func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
+				opts.WaitForStock = b.WaitForStock
 				return s.tenant(req).Add(ctx, string(p.CartID), string(b.VariantID), b.Quantity, opts)
 			})
 		},

@@ -19,8 +19,8 @@ import (
 // requestJSON is a request in a response.
 type requestJSON struct {
 	RequestID uuid.UUID        `json:"request_id" format:"uuid"`
-	Kind      requests.Kind    `json:"kind" enum:"add,set,lines" doc:"add asks for more units, set for a quantity in place of the present one, lines for several lines."`
-	Status    requests.Status  `json:"status" enum:"queued,processing,done,failed" doc:"done and failed are final."`
+	Kind      requests.Kind    `json:"kind" enum:"add,set,wait,lines" doc:"add asks for more units, wait too but waits in line for them, set asks for a quantity in place of the present one, lines for several lines."`
+	Status    requests.Status  `json:"status" enum:"queued,processing,waiting,done,failed" doc:"done and failed are final; waiting: in line for units, until they are offered."`
 	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,cancelled,expired_in_queue,internal_error" doc:"Why it failed, else null."`
 	CartID    cartID           `json:"cart_id"`
 	VariantID variantID        `json:"variant_id,omitempty" doc:"Left out of a request of several lines."`
@@ -28,7 +28,7 @@ type requestJSON struct {
 	UnitsAsked
 	Lines       []LineOutcome    `json:"lines,omitempty" doc:"What is held for each line; left out of other requests."`
 	Lane        laneName         `json:"lane" doc:"Where it was queued."`
-	Position    *int64           `json:"position" doc:"How many earlier requests for the same hot variant are not decided; 1000 means that many or more; null in the normal lane and once the request is finished."`
+	Position    *int64           `json:"position" doc:"How many earlier requests for the same hot variant are not decided; 1000 means that many or more; null in the normal lane and once the request is finished. Of a waiting request, its place in line from 1; 10000 means that place or a later one."`
 	Reservation *reservationJSON `json:"reservation" doc:"The present state of the hold that was made; null if there is none: not decided, failed, or a digital variant."`
 	RetryOf     *uuid.UUID       `json:"retry_of,omitempty" format:"uuid" doc:"The failed request that it retries; left out of other requests."`
 	RetriedBy   *uuid.UUID       `json:"retried_by,omitempty" format:"uuid" doc:"The request that retries it; left out if there is none, and for keys without the scope ops."`
@@ -81,8 +81,8 @@ func reasonOf(r *requests.Request) *requests.Reason {
 // cartRequestJSON is a request in the response of its cart.
 type cartRequestJSON struct {
 	RequestID uuid.UUID        `json:"request_id" format:"uuid"`
-	Kind      requests.Kind    `json:"kind" enum:"add,set,lines" doc:"add asks for more units, set for a quantity in place of the present one, lines for several lines."`
-	Status    requests.Status  `json:"status" enum:"queued,processing,failed"`
+	Kind      requests.Kind    `json:"kind" enum:"add,set,wait,lines" doc:"add asks for more units, wait too but waits in line for them, set asks for a quantity in place of the present one, lines for several lines."`
+	Status    requests.Status  `json:"status" enum:"queued,processing,waiting,failed"`
 	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,cancelled,expired_in_queue,internal_error"`
 	VariantID variantID        `json:"variant_id,omitempty" doc:"Left out of a request of several lines."`
 	Quantity  int32            `json:"quantity"`

@@ -43,6 +43,7 @@ type SaleJSON struct {
 	MaxPerCustomer        *int32     `json:"max_per_customer" doc:"How many units a customer may hold and have bought; null for no limit. Released, expired and returned ones do not count."`
 	CustomerPeriodSeconds *int32     `json:"customer_period_seconds" doc:"Of which last seconds max_per_customer counts, from the hold; null for all that is on record."`
 	Group                 *string    `json:"group" doc:"The group of the variant; null for none."`
+	ClaimSeconds          *int32     `json:"claim_seconds" doc:"How long units are held that were offered to a request in line; null for as long as any hold."`
 }
 
 func saleBody(s *inventory.Sale) SaleJSON {
@@ -51,7 +52,7 @@ func saleBody(s *inventory.Sale) SaleJSON {
 	}
 	return SaleJSON{
 		SaleStartsAt: s.StartsAt, SaleEndsAt: s.EndsAt, QuantityMin: s.QuantityMin, QuantityStep: s.QuantityStep,
-		MaxPerCustomer: s.MaxPerCustomer, CustomerPeriodSeconds: s.CustomerPeriodSeconds, Group: s.Group,
+		MaxPerCustomer: s.MaxPerCustomer, CustomerPeriodSeconds: s.CustomerPeriodSeconds, Group: s.Group, ClaimSeconds: s.ClaimSeconds,
 	}
 }
 
@@ -86,6 +87,8 @@ type putStockBody struct {
 
 	Group *string `json:"group,omitempty" doc:"The group of the variant, such as its product; null or empty for none. A group's sums are at /v1/groups/{group}, where it can have a limit per customer." example:"shirt"`
 
+	ClaimSeconds *int32 `json:"claim_seconds,omitempty" doc:"How long units are held that were offered to a request in line; null or 0 for as long as any hold." example:"600"`
+
 	Lane *laneWish `json:"lane,omitempty" doc:"hot pins the variant to the hot lane, normal to the normal one; auto removes the pin, and the service chooses the lane."`
 }
 
@@ -104,6 +107,7 @@ func (b *putStockBody) fields() []field {
 		{"max_per_customer", false, clearable(&b.MaxPerCustomer, whole[int32](0, inventory.MaxQuantity))},
 		{"customer_period_seconds", false, clearable(&b.CustomerPeriodSeconds, whole[int32](0, inventory.CustomerPeriodMax))},
 		{"group", false, clearable(&b.Group, newGroup())},
+		{"claim_seconds", false, clearable(&b.ClaimSeconds, whole[int32](0, ttlMax))},
 		{"admission", false, optional(&b.Admission, oneOf(inventory.AdmissionOpen, inventory.AdmissionToken))},
 		{"lane", false, optional(&b.Lane, oneOf(laneWishes()...))},
 	}
@@ -115,7 +119,7 @@ func (b *putStockBody) patch() inventory.StockPatch {
 		HoldTTLSeconds: b.HoldTTLSeconds, MaxPerCart: b.MaxPerCart, Lane: (*lanes.Wish)(b.Lane), Admission: b.Admission,
 		PreorderMax: b.PreorderMax, Sale: &inventory.Sale{
 			StartsAt: b.SaleStartsAt, EndsAt: b.SaleEndsAt, QuantityMin: b.QuantityMin, QuantityStep: b.QuantityStep,
-			MaxPerCustomer: b.MaxPerCustomer, CustomerPeriodSeconds: b.CustomerPeriodSeconds, Group: b.Group,
+			MaxPerCustomer: b.MaxPerCustomer, CustomerPeriodSeconds: b.CustomerPeriodSeconds, Group: b.Group, ClaimSeconds: b.ClaimSeconds,
 		},
 	}
 }

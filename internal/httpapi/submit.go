@@ -14,8 +14,9 @@ import (
 // acceptedJSON is the response to a request that was queued.
 type acceptedJSON struct {
 	RequestID         uuid.UUID       `json:"request_id" format:"uuid"`
-	Status            requests.Status `json:"status" enum:"queued,processing"`
-	ReservationStatus string          `json:"reservation_status" enum:"queued" doc:"Nothing is held yet."`
+	Status            requests.Status `json:"status" enum:"queued,processing,waiting"`
+	ReservationStatus string          `json:"reservation_status" enum:"queued,waiting" doc:"Nothing is held yet."`
+	Position          *int64          `json:"position,omitempty" doc:"The place in line of a waiting request, from 1; left out of others."`
 	Lane              laneName        `json:"lane"`
 	UnitsAsked
 	RetryOf     *uuid.UUID `json:"retry_of,omitempty" format:"uuid" doc:"The failed request that it retries; left out of other requests."`
@@ -33,7 +34,7 @@ var (
 	submitRequestHeaders = []*huma.Param{
 		{
 			Name: "Prefer", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
-			Description: "wait=N waits up to N seconds, at most " + seconds(waitMax) + ", for the request to finish.",
+			Description: "wait=N waits up to N seconds, at most " + seconds(waitMax) + ", for the request to be decided.",
 		},
 		{
 			Name: customerHeader, In: "header", Schema: idSchema("The customer's id."),
@@ -114,8 +115,12 @@ func submitted(v holdfast.Outcome) response {
 	if v.Status.Finished() {
 		return jsonResponse(http.StatusOK, requestBody(v)).with("Location", url)
 	}
+	held, position := requests.Queued, (*int64)(nil)
+	if v.Status == requests.Waiting {
+		held, position = requests.Waiting, v.Position
+	}
 	return jsonResponse(http.StatusAccepted, acceptedJSON{
-		RequestID: v.RequestID, Status: v.Status, ReservationStatus: string(requests.Queued), Lane: laneName(v.Lane), UnitsAsked: unitsOfRequest(&v.Request),
+		RequestID: v.RequestID, Status: v.Status, ReservationStatus: string(held), Position: position, Lane: laneName(v.Lane), UnitsAsked: unitsOfRequest(&v.Request),
 		RetryOf: v.RetryOf, StatusURL: url, PollAfterMS: pollAfterMS,
 	}).with("Location", url).with("Retry-After", "1")
 }

@@ -108,6 +108,9 @@ func (w *UnitsWish) checkUnits(names []string, prefix string, wrong fieldErrors)
 	case given("unit_ids") && given("contiguous"):
 		wrong = wrong.with(prefix+"contiguous", "must be left out with unit_ids")
 	}
+	if given("wait_for_stock") && (given("unit_ids") || given("contiguous")) {
+		wrong = wrong.with("wait_for_stock", "must be left out with unit_ids and contiguous")
+	}
 	invalid, is := errors.AsType[*inventory.InvalidError](inventory.ValidateUnits(w.UnitIDs, len(w.UnitIDs)))
 	if is {
 		wrong = wrong.with(prefix+invalid.Field, invalid.Message)
@@ -128,7 +131,7 @@ func (w *UnitsWish) describeForms(schema *huma.Schema) {
 
 // submitUnits is submit for units of a block. It first checks that a known
 // block has the units that are named.
-func (s *service) submitUnits(ctx context.Context, req *request, cart cartID, w *UnitsWish) (response, error) {
+func (s *service) submitUnits(ctx context.Context, req *request, cart cartID, w *addItemBody) (response, error) {
 	if len(w.UnitIDs) > 0 {
 		reading, cancel := context.WithTimeout(ctx, s.bounds.attempt)
 		defer cancel()
@@ -137,6 +140,7 @@ func (s *service) submitUnits(ctx context.Context, req *request, cart cartID, w 
 		}
 	}
 	return s.submit(req, string(cart), func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
+		opts.WaitForStock = w.WaitForStock
 		if len(w.UnitIDs) > 0 {
 			return s.tenant(req).AddUnits(ctx, string(cart), string(w.Block), w.UnitIDs, opts)
 		}

@@ -15,8 +15,8 @@ import (
 )
 
 const openBlockSQL = `
-INSERT INTO inventory_stocks (tenant_id, variant_id, stock, named_units)
-VALUES ($1, $2, 0, true)
+INSERT INTO inventory_stocks (tenant_id, variant_id, stock, named_units, waiting)
+VALUES ($1, $2, 0, true, EXISTS (SELECT FROM waiting_requests w WHERE w.tenant_id = $1 AND w.variant_id = $2))
 ON CONFLICT (tenant_id, variant_id) DO NOTHING`
 
 const lockBlockSQL = `

@@ -1,8 +1,6 @@
 package inventory
 
 import (
-	"time"
-
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/internal/unitrows"
 	"github.com/holdfast/holdfast/reservations"
@@ -31,6 +29,10 @@ type inputs struct {
 	// limit it. groups are those that have limits.
 	bought bought
 	groups map[groupKey]Group
+	// line are the variants for which requests wait in line, and unmarked those
+	// for which none does any more.
+	line     map[Ref]bool
+	unmarked []Ref
 	// units are the units of the blocks.
 	units map[Ref]blockUnits
 	// ended is how many due holds of blocks were ended already.
@@ -55,6 +57,7 @@ type decision struct {
 	cartHolds map[reservationrows.HolderKey][]reservations.Reservation // after the requests decided so far
 	pools     map[Ref]*unitPool
 	bought    bought
+	joined    map[Ref]bool // variants for which a request joins the line
 }
 
 // demand is what the requests for one variant reserve, in units: the sum
@@ -75,7 +78,7 @@ func decide(requests []HoldRequest, in inputs) decision {
 		reserved: make(map[Ref]demand), short: make(map[Ref]bool),
 		waiting: make(map[Ref][]int64), left: make(map[reservationrows.HolderKey]Outcome),
 		cartHolds: make(map[reservationrows.HolderKey][]reservations.Reservation, len(in.cartHolds)), pools: unitPools(in.units),
-		bought: make(bought),
+		bought: make(bought), joined: make(map[Ref]bool),
 	}
 	for key, held := range in.cartHolds {
 		d.cartHolds[key] = append([]reservations.Reservation(nil), held...)
@@ -125,7 +128,7 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 		inCart += units(held)
 	}
 	reserved := d.reserved[ref]
-	free := c.capacity() - c.Reserved + in.due[ref] - reserved.net
+	free := d.free(request, c, in)
 	var bySale Outcome
 	limits := in.limitsOf(request, c.Sale)
 	if c.Sale != nil {
@@ -151,7 +154,7 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 		if pool != nil && request.isParticular() && free+own+in.lockedDue[ref] >= request.Quantity {
 			return pool.refused(request, in.lockedUnits[ref])
 		}
-		return d.unfit(ref, request.Quantity-own, free, in.lockedDue[ref])
+		return d.unserved(request, ref, d.unfit(ref, request.Quantity-own, free, in.lockedDue[ref]))
 	}
 	hold := in.hold(request, c)
 	if pool != nil {
@@ -199,24 +202,4 @@ func (in *inputs) replace(hold *reservationrows.Hold, held []reservations.Reserv
 	}
 	hold.ExpiresAt = earlier(hold.ExpiresAt, hold.FirstHeldAt.Add(in.LifetimeMax))
 	hold.Replaces = held
-}
-
-// hold is the reservation that grants the request.
-func (in *inputs) hold(request *HoldRequest, c *counter) reservationrows.Hold {
-	ttl := in.TTL
-	if c.HoldTTLSeconds != nil {
-		ttl = time.Duration(*c.HoldTTLSeconds) * time.Second
-	}
-	return reservationrows.Hold{Origin: request.Origin, Reservation: reservations.Reservation{
-		TenantID: request.TenantID, ReservationID: request.RequestID, ResourceKind: Kind, ResourceKey: request.VariantID, KitID: request.KitID,
-		HolderID: request.CartID, CustomerID: request.CustomerID, Quantity: request.Quantity, Status: reservations.Held,
-		FirstHeldAt: in.now, HeldAt: in.now, ExpiresAt: in.now.Add(min(ttl, in.LifetimeMax)),
-	}}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

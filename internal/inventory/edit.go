@@ -221,8 +221,9 @@ func (e *edit) entry(before *Stock, after Stock, origin audit.Origin) (audit.Ent
 // variant is included only if the variant exists; see unmakeTx.
 const openSQL = `
 INSERT INTO inventory_stocks AS s (tenant_id, variant_id, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission,
-                                   preorder_max, sale)
-SELECT $1, n.variant_id, n.stock, n.tracked, n.backorder, n.hold_ttl_seconds, n.max_per_cart, n.lane, n.admission, n.preorder_max, n.sale::jsonb
+                                   preorder_max, sale, waiting)
+SELECT $1, n.variant_id, n.stock, n.tracked, n.backorder, n.hold_ttl_seconds, n.max_per_cart, n.lane, n.admission, n.preorder_max, n.sale::jsonb,
+       EXISTS (SELECT FROM waiting_requests AS w WHERE w.tenant_id = $1 AND w.variant_id = n.variant_id) -- of a deleted stock
 FROM unnest($2::text[], $3::boolean[], $4::bigint[], $5::boolean[], $6::boolean[], $7::integer[], $8::integer[], $9::text[], $10::text[],
             $11::bigint[], $12::text[])
     AS n (variant_id, creates, stock, tracked, backorder, hold_ttl_seconds, max_per_cart, lane, admission, preorder_max, sale)

@@ -47,7 +47,8 @@ type Holding struct {
 
 	decision decision
 	expired  []reservations.Reservation
-	ended    int // due holds of blocks that are ended already
+	ended    int   // due holds of blocks that are ended already
+	unmarked []Ref // variants for which nobody waits any more
 }
 
 // Expired is how many due holds the decision expires.
@@ -78,6 +79,9 @@ func holdTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in inputs) (
 	if err := in.readUnitsTx(ctx, tx, requests); err != nil {
 		return nil, err
 	}
+	if err := in.readLineTx(ctx, tx); err != nil {
+		return nil, err
+	}
 	d := decide(requests, in)
 	expired := in.expiringHolds()
 	if len(d.short) > 0 {
@@ -94,7 +98,7 @@ func holdTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in inputs) (
 		}
 		expired = append(expired, reclaimed...)
 	}
-	return &Holding{Outcomes: d.outcomes, Now: in.now, decision: d, expired: expired, ended: in.ended}, nil
+	return &Holding{Outcomes: d.outcomes, Now: in.now, decision: d, expired: expired, ended: in.ended, unmarked: in.unmarked}, nil
 }
 
 // Queue adds to b what writes the decision: it expires due holds, changes the
@@ -126,6 +130,9 @@ func (h *Holding) Queue(b *pgx.Batch) {
 	queueStrictDeltas(b, e.deltas)
 	audit.Queue(b, e.entries)
 	reservationrows.QueueHolds(b, h.decision.holds)
+	for _, ref := range h.unmarked {
+		QueueUnmarkLine(b, ref)
+	}
 }
 
 // replaced are holds that a request ends without making one.
@@ -228,4 +235,27 @@ func (h *Holding) Made() []reservations.Reservation {
 		made = append(made, hold.Reservation)
 	}
 	return made
+}
+
+// hold is the reservation that grants the request.
+func (in *inputs) hold(request *HoldRequest, c *counter) reservationrows.Hold {
+	ttl := in.TTL
+	if c.HoldTTLSeconds != nil {
+		ttl = time.Duration(*c.HoldTTLSeconds) * time.Second
+	}
+	if request.Offered && c.Sale != nil && c.Sale.ClaimSeconds != nil {
+		ttl = time.Duration(*c.Sale.ClaimSeconds) * time.Second
+	}
+	return reservationrows.Hold{Origin: request.Origin, Reservation: reservations.Reservation{
+		TenantID: request.TenantID, ReservationID: request.RequestID, ResourceKind: Kind, ResourceKey: request.VariantID, KitID: request.KitID,
+		HolderID: request.CartID, CustomerID: request.CustomerID, Quantity: request.Quantity, Status: reservations.Held,
+		FirstHeldAt: in.now, HeldAt: in.now, ExpiresAt: in.now.Add(min(ttl, in.LifetimeMax)),
+	}}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }

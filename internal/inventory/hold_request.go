@@ -41,6 +41,9 @@ type HoldRequest struct {
 	// none.
 	KitID string
 	Kits  int64
+	// Wait means that the request waits in line if it comes up short. Offered
+	// means that it waits already, and is offered what is free.
+	Wait, Offered bool
 	// Stale means that the request waited longer than its lane allows.
 	Stale  bool
 	Origin audit.Origin
@@ -80,7 +83,8 @@ const (
 	NotAllowed     Outcome = "quantity_not_allowed" // the cart would hold less than quantity_min, or no multiple of quantity_step
 	LimitExceeded  Outcome = "limit_exceeded"       // the cart would hold more than max_per_cart, or its customer have more than max_per_customer; more than unitrows.UnitsMax units of a block
 	PartOfKit      Outcome = "part_of_kit"          // what it replaces is a part of a kit
-	OutOfStock     Outcome = "out_of_stock"         // more than is available, and no backorder; a named unit is taken
+	OutOfStock     Outcome = "out_of_stock"         // more than is available, and no backorder; a named unit is taken; others wait in line
+	Waiting        Outcome = "waiting"              // as OutOfStock, of a request that waits in line
 	Granted        Outcome = "granted"              // held
 	NotNeeded      Outcome = "not_needed"           // of a set: another request serves the line, or another line is short
 
@@ -102,5 +106,5 @@ func (v Outcome) Decided() bool { return v != Locked && v != LockedHold && v != 
 
 // Rejected reports whether the outcome is the reason of a rejection.
 func (v Outcome) Rejected() bool {
-	return v != Granted && v != Untracked && v != NotNeeded && v.Decided()
+	return v != Granted && v != Untracked && v != NotNeeded && v != Waiting && v.Decided()
 }

@@ -168,9 +168,8 @@ func (d *decision) most(request *HoldRequest, in *inputs) int64 {
 	if request.isParticular() {
 		return 0
 	}
-	ref := Ref{request.TenantID, request.VariantID}
-	c := in.counters[ref]
-	return min(max(c.capacity()-c.Reserved+in.due[ref]-d.reserved[ref].net, 0), request.Quantity)
+	c := in.counters[Ref{request.TenantID, request.VariantID}]
+	return min(max(d.free(request, c, in), 0), request.Quantity)
 }
 
 // savedSet is what a set may change of a decision.

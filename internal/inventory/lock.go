@@ -32,6 +32,7 @@ type counter struct {
 	NamedUnits         bool
 	PreorderMax        *int64
 	Sale               *Sale
+	Waiting            bool
 }
 
 // bounded reports whether the units that can be held have a limit.
@@ -47,7 +48,7 @@ func (c *counter) capacity() int64 {
 
 const lockSQL = `
 SELECT s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder, s.hold_ttl_seconds, s.max_per_cart, s.named_units,
-       s.preorder_max, s.sale
+       s.preorder_max, s.sale, s.waiting
 FROM inventory_stocks s
 JOIN unnest($1::uuid[], $2::text[]) AS wanted (tenant_id, variant_id) USING (tenant_id, variant_id)
 ORDER BY s.tenant_id, s.variant_id

@@ -93,6 +93,7 @@ func (p StockPatch) validateSale() error {
 	}{
 		{"quantity_min", p.Sale.QuantityMin, MaxQuantity}, {"quantity_step", p.Sale.QuantityStep, MaxQuantity},
 		{"max_per_customer", p.Sale.MaxPerCustomer, MaxQuantity}, {"customer_period_seconds", p.Sale.CustomerPeriodSeconds, CustomerPeriodMax},
+		{"claim_seconds", p.Sale.ClaimSeconds, int32(MaxTTL / time.Second)},
 	} {
 		if err := between(f.name, f.value, f.most); err != nil {
 			return err

@@ -111,6 +111,9 @@ type Sale struct {
 	// Group is a group of variants, such as those of one product or the locations
 	// of one variant. Its limit counts the units of all; see SetGroupTx.
 	Group *string `json:"group,omitempty"`
+	// ClaimSeconds is how long units are held that were offered to a request of
+	// the waiting list, 1 to MaxTTL in seconds; nil: as long as any hold.
+	ClaimSeconds *int32 `json:"claim_seconds,omitempty"`
 }
 
 // CustomerPeriodMax is the longest CustomerPeriodSeconds, ten years.
@@ -129,6 +132,7 @@ func (s *Sale) patched(p *Sale) *Sale {
 		after.MaxPerCustomer = cleared(after.MaxPerCustomer, p.MaxPerCustomer)
 		after.CustomerPeriodSeconds = cleared(after.CustomerPeriodSeconds, p.CustomerPeriodSeconds)
 		after.Group = cleared(after.Group, p.Group)
+		after.ClaimSeconds = cleared(after.ClaimSeconds, p.ClaimSeconds)
 	}
 	if after == (Sale{}) {
 		return nil

@@ -224,7 +224,9 @@ func (d *Direct) Queue(b *pgx.Batch, lane lanes.Lane, group []requestrows.Submis
 // is locked. The transaction must be READ COMMITTED, which the admission has
 // checked.
 func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch, group []requests.Request) (views []requests.View, err error) {
-	unclear := func(r requests.Request) bool { return !dd.clear[variantOf(&r)] || r.Lines != nil }
+	unclear := func(r requests.Request) bool {
+		return !dd.clear[variantOf(&r)] || r.Lines != nil || r.Kind == requests.Wait
+	}
 	first := slices.DeleteFunc(slices.Clone(group), unclear)
 	if len(first) == 0 {
 		return nil, nil
@@ -233,7 +235,7 @@ func (dd *directDecision) DecideTx(ctx context.Context, tx pgx.Tx, b *pgx.Batch,
 		return nil, err
 	}
 	// the insert decides these, whatever is queued
-	first = slices.DeleteFunc(first, func(r requests.Request) bool { return r.Kind == requests.Add && dd.locking.Untracked(variantOf(&r)) })
+	first = slices.DeleteFunc(first, func(r requests.Request) bool { return r.Kind != requests.Set && dd.locking.Untracked(variantOf(&r)) })
 	if len(first) == 0 {
 		return nil, nil
 	}

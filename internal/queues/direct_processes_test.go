@@ -198,7 +198,7 @@ func (s *processes) buy(t *testing.T, a *api, name string, random *rand.Rand, n 
 		if r.Status.Finished() || !submission.Waits {
 			continue
 		}
-		v, err := a.watcher.Wait(t.Context(), r.TenantID, r.RequestID, outcomeWithin)
+		v, err := a.watcher.Wait(t.Context(), r.TenantID, r.RequestID, outcomeWithin, requests.Status.Finished)
 		if err != nil {
 			t.Errorf("wait for the outcome of the cart %s: %v", r.CartID, err)
 			return

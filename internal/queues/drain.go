@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -159,8 +160,9 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 }
 
 // decide decides the claimed requests, adds the writes to b, and counts them in
-// the report. It returns the requests that were decided: all but those that
-// depend on a row which another transaction has locked.
+// the report. It returns the requests that were decided, be it that they wait in
+// line: all but those that depend on a row which another transaction has locked,
+// and those in line that still come up short.
 func (d *decider) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, finish finishFunc, report *Report) (decided []requests.Request, err error) {
 	if len(claimed) == 0 {
 		return nil, nil
@@ -174,17 +176,20 @@ func (d *decider) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed [
 	if several != nil {
 		outcomes = several.outcomes(holding)
 	}
-	decided, reasons := d.readOutcomes(claimed, outcomes, report)
-	if len(decided) == 0 {
+	decided, reasons, waiting := d.readOutcomes(claimed, outcomes, report)
+	if len(decided)+len(waiting) == 0 {
 		return nil, nil
 	}
 	holding.Queue(b)
-	finish(b, decided, reasons, holding.Now)
+	if len(decided) > 0 {
+		finish(b, decided, reasons, holding.Now)
+	}
+	requestrows.QueueWait(b, waiting, holding.Now)
 	if several != nil {
 		several.queueParts(b, holding)
 	}
-	report.Claimed = len(decided)
+	report.Claimed = len(decided) + len(waiting)
 	report.outcomes = outcomesOf(d.lane, decided, reasons, holding.Now)
 	report.outcomes.holding = holding
-	return decided, nil
+	return slices.Concat(decided, waiting), nil
 }

@@ -51,7 +51,7 @@ func (d *decider) holdRequests(claimed []requests.Request, now time.Time) (asks 
 			asks = append(asks, several.set(r, i+1)...)
 		}
 		for j := first; j < len(asks); j++ {
-			asks[j].Stale = d.isTooOld(r, now)
+			asks[j].Stale = r.Status != requests.Waiting && d.isTooOld(r, now)
 		}
 		if several != nil {
 			several.first = append(several.first, first)
@@ -65,7 +65,7 @@ func (d *decider) holdRequests(claimed []requests.Request, now time.Time) (asks 
 func holdRequest(r *requests.Request) inventory.HoldRequest {
 	ask := inventory.HoldRequest{
 		TenantID: r.TenantID, RequestID: r.RequestID, CartID: r.CartID, CustomerID: r.CustomerID, VariantID: r.VariantID,
-		Quantity: int64(r.Quantity), Replace: r.Kind == requests.Set, Origin: requestrows.OriginOf(r),
+		Quantity: int64(r.Quantity), Replace: r.Kind == requests.Set, Wait: r.Kind == requests.Wait, Offered: r.Status == requests.Waiting, Origin: requestrows.OriginOf(r),
 	}
 	if r.Units != nil {
 		ask.UnitIDs, ask.Contiguous, ask.Block = r.Units.IDs, r.Units.Contiguous, true
@@ -80,15 +80,20 @@ func (d *decider) isTooOld(r *requests.Request, now time.Time) bool {
 	return now.Sub(r.CreatedAt) > d.config.AgeMax
 }
 
-// readOutcomes returns the requests that were decided and their reasons. It
-// counts them, and notes the others in the report.
-func (d *decider) readOutcomes(claimed []requests.Request, outcomes []inventory.Outcome, report *Report) (decided []requests.Request, reasons []requests.Reason) {
+// readOutcomes returns the requests that are finished and their reasons, and those
+// that begin to wait in line. It counts them, and notes the others in the report.
+func (d *decider) readOutcomes(claimed []requests.Request, outcomes []inventory.Outcome, report *Report) (decided []requests.Request, reasons []requests.Reason, waiting []requests.Request) {
 	decided, reasons = make([]requests.Request, 0, len(claimed)), make([]requests.Reason, 0, len(claimed))
 	for i, outcome := range outcomes {
 		reason := requests.Reason("")
 		switch {
 		case !outcome.Decided():
 			d.leave(&claimed[i], outcome, report)
+			continue
+		case outcome == inventory.Waiting:
+			if claimed[i].Status != requests.Waiting {
+				waiting = append(waiting, claimed[i])
+			}
 			continue
 		case outcome.Rejected():
 			reason = requests.Reason(outcome)
@@ -98,7 +103,7 @@ func (d *decider) readOutcomes(claimed []requests.Request, outcomes []inventory.
 		}
 		decided, reasons = append(decided, claimed[i]), append(reasons, reason)
 	}
-	return decided, reasons
+	return decided, reasons, waiting
 }
 
 // leave notes what the next claims must leave out because of an undecided

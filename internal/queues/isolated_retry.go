@@ -188,7 +188,7 @@ func (d *Drain) decideOneOnce(ctx context.Context, r requests.Request) (Report, 
 			}
 			return d.decideParts(ctx, tx, b, r, now, &report)
 		}
-		decided, err := d.decide(ctx, tx, b, []requests.Request{r}, now, inventory.HoldTx, requestrows.QueueFinish, &report)
+		decided, err := d.decide(ctx, tx, b, []requests.Request{r}, now, holdAlone(r), requestrows.QueueFinish, &report)
 		if err == nil && len(decided) == 0 {
 			return errLocked
 		}
@@ -202,6 +202,24 @@ func (d *Drain) decideOneOnce(ctx context.Context, r requests.Request) (Report, 
 		d.committed(ctx, []requests.Request{r}, report.outcomes)
 	}
 	return report, err
+}
+
+// holdAlone returns how one request is decided. One that has a place in line keeps
+// it.
+func holdAlone(r requests.Request) holdFunc {
+	if r.Kind != requests.Wait {
+		return inventory.HoldTx
+	}
+	return func(ctx context.Context, tx pgx.Tx, asks []inventory.HoldRequest, terms inventory.Terms) (*inventory.Holding, error) {
+		waits, err := requestrows.IsInLine(ctx, tx, r)
+		if err != nil {
+			return nil, err
+		}
+		if waits {
+			asks[0].Offered, asks[0].Stale = true, false
+		}
+		return inventory.HoldTx(ctx, tx, asks, terms)
+	}
 }
 
 // fail ends one claimed request as failed, with reason internal_error.

@@ -221,7 +221,7 @@ const retryBatch = 20
 const queryTimeout = 15 * time.Second
 
 // Tick makes one pass over every slot that has work and that the process
-// serves, and over isolated retries that are due. It drains a slot for at most
+// serves, over the waiting lists, and over isolated retries that are due. It drains a slot for at most
 // the tick interval, so that a busy slot does not delay the others.
 func (l *Lane) Tick(ctx context.Context) (Report, error) {
 	slots, retries, err := l.due(ctx)
@@ -252,6 +252,11 @@ func (l *Lane) Tick(ctx context.Context) (Report, error) {
 		var retried Report
 		retried, err = l.retry(ctx)
 		note(retried)
+	}
+	if l.traits.offers {
+		offered, _, offering := l.offer(ctx)
+		note(offered)
+		err = errors.Join(err, offering)
 	}
 	err = errors.Join(err, g.Wait(), l.drain.recordRate(ctx))
 	total.More = more

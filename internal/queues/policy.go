@@ -33,11 +33,14 @@ type traits struct {
 	// many variants ends only those whose units it needs: each variant has few,
 	// which a sweep ends.
 	endsDue bool
+	// offers means that the lane offers units to the requests that wait in line,
+	// those of all lanes.
+	offers bool
 }
 
 var traitsOf = map[lanes.Lane]traits{
 	lanes.Hot:    {batch: 2000, drains: 4, oneVariant: true, waits: true, endsDue: true},
-	lanes.Normal: {batch: 500, drains: 2, shared: true, extraDrains: 1},
+	lanes.Normal: {batch: 500, drains: 2, shared: true, extraDrains: 1, offers: true},
 }
 
 // ClaimPolicy is how the drains of a lane claim.

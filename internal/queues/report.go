@@ -67,14 +67,16 @@ type outcomes struct {
 // outcomesOf returns the outcomes of the decided requests: reasons[i] is that
 // of decided[i], empty if it is held.
 func outcomesOf(lane lanes.Lane, decided []requests.Request, reasons []requests.Reason, now time.Time) *outcomes {
-	o := &outcomes{decided: decided, reasons: reasons, Batch: telemetry.Batch{Lane: string(lane), Outcomes: make(map[string]int), Waited: make([]time.Duration, len(decided))}}
+	o := &outcomes{decided: decided, reasons: reasons, Batch: telemetry.Batch{Lane: string(lane), Outcomes: make(map[string]int)}}
 	for i := range decided {
 		outcome := string(reasons[i])
 		if outcome == "" {
 			outcome = "held"
 		}
 		o.Outcomes[outcome]++
-		o.Waited[i] = now.Sub(decided[i].CreatedAt)
+		if decided[i].Status != requests.Waiting { // else most of the time was spent in line
+			o.Waited = append(o.Waited, now.Sub(decided[i].CreatedAt))
+		}
 	}
 	return o
 }

@@ -69,7 +69,8 @@ func signal(c chan struct{}) {
 
 // Run serves the lane until ctx ends. It drains a slot when a wake comes
 // (Wake), and each TickEvery drains the slots that have work whether a wake
-// came or not. It retries isolated requests, records the rate, and publishes
+// came or not. It offers units to those that wait in line, retries isolated
+// requests, records the rate, and publishes
 // the load of all lanes while there are changes (Load). When ctx ends it begins
 // no further transaction, and cancels those under way after StopTimeout.
 func (l *Lane) Run(ctx context.Context) error {
@@ -85,6 +86,9 @@ func (l *Lane) Run(ctx context.Context) error {
 	l.mu.Unlock()
 	serving.Go(func() { l.followRetries(ctx, work) })
 	serving.Go(func() { l.followLoad(ctx) })
+	if l.traits.offers {
+		serving.Go(func() { l.followOffers(ctx, work) })
+	}
 	l.ticked.Store(time.Now().UnixNano())
 	tick := time.NewTicker(l.config.TickEvery)
 	defer tick.Stop()

@@ -209,7 +209,7 @@ const markProcessingSQL = `
 UPDATE reservation_requests r
 SET status = 'processing', attempts = r.attempts + 1, claim_epoch = r.claim_epoch + 1,
     claim_expires_at = clock_timestamp() + $3, updated_at = clock_timestamp()
-WHERE r.tenant_id = $1 AND r.request_id = $2 AND r.status = 'queued'
+WHERE r.tenant_id = $1 AND r.request_id = $2 AND r.status IN ('queued', 'waiting')
 RETURNING ` + columns
 
 // MarkProcessing begins the isolated retry of a request that failed on its own.

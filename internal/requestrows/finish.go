@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -28,7 +29,7 @@ SET status = CASE WHEN coalesce(f.reason, ($4::text[])[1]) = '' THEN 'done' ELSE
     reason = nullif(coalesce(f.reason, ($4::text[])[1]), ''), updated_at = $5, claim_expires_at = NULL
 FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::text[]) AS f (tenant_id, request_id, claim_epoch, reason)
 WHERE r.tenant_id = coalesce(f.tenant_id, ($1::uuid[])[1]) AND r.request_id = f.request_id
-  AND r.claim_epoch = coalesce(f.claim_epoch, ($3::integer[])[1]) AND r.status IN ('queued', 'processing')`
+  AND r.claim_epoch = coalesce(f.claim_epoch, ($3::integer[])[1]) AND r.status IN ('queued', 'processing', 'waiting')`
 
 // QueueFinish adds to b the statements that finish the requests, which the
 // caller has locked. A request is done if reasons[i] is empty. Otherwise it
@@ -56,6 +57,7 @@ func queueFinish(b *pgx.Batch, finished []requests.Request, reasons []requests.R
 		return nil
 	})
 	queueFinishParts(b, finished, now)
+	inventory.QueueLeaveLine(b, inLine(finished))
 	queueFailures(b, finished, reasons, origin)
 }
 

@@ -58,6 +58,10 @@ func ReadView(ctx context.Context, db Querier, r requests.Request) (requests.Vie
 		}
 		v.Reservation = &held
 		return v, err
+	case r.Status == requests.Waiting:
+		views := map[Ref]requests.View{RefOf(&r): v}
+		err := addLinePlaces(ctx, db, views)
+		return views[RefOf(&r)], err
 	case !r.Status.Finished() && r.Lane == lanes.Hot:
 		rows, err := db.Query(ctx, positionSQL, r.Slot, r.Sequence, r.TenantID, r.VariantID, PositionMax)
 		if err != nil {

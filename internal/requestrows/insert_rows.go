@@ -31,7 +31,7 @@ SELECT a.request_id, coalesce(a.kind, ($2::text[])[1]), coalesce(a.cart_id, ($3:
        coalesce($12::timestamptz, clock_timestamp()), coalesce($13::timestamptz, clock_timestamp()),
        nullif(nullif(coalesce(a.outcome, ($14::text[])[1]), 'queued'), 'done'),
        CASE coalesce(a.outcome, ($14::text[])[1])
-           WHEN 'queued' THEN CASE WHEN s.variant_id IS NOT NULL AND coalesce(a.kind, ($2::text[])[1]) = 'add' THEN 'done' ELSE 'queued' END
+           WHEN 'queued' THEN CASE WHEN s.variant_id IS NOT NULL AND coalesce(a.kind, ($2::text[])[1]) IN ('add', 'wait') THEN 'done' ELSE 'queued' END
            WHEN 'done' THEN 'done' ELSE 'failed' END`
 
 	rowColumns = `$1::uuid[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::bytea[], $7::text[], $8::text[], $9::uuid[],

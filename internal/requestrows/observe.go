@@ -21,7 +21,7 @@ import (
 // Errors: ErrNotFound, errors of the database, and ctx's error if ctx ends
 // first. An outage is returned after the interval at the earliest.
 func (w *Watcher) Observe(ctx context.Context, tenantID, requestID uuid.UUID, interval time.Duration) (requests.View, error) {
-	waiting := w.join(Ref{tenantID, requestID})
+	waiting := w.join(Ref{tenantID, requestID}, requests.Status.Finished)
 	over := time.NewTimer(interval)
 	defer over.Stop()
 	select {
@@ -68,16 +68,19 @@ type hotVariant struct {
 	variantID string
 }
 
-// addPositions adds their positions to the unfinished requests in the hot lane.
-// It reads the undecided requests of each variant once.
+// addPositions adds their positions to the requests that are undecided in the hot
+// lane, or wait in line. It reads the requests ahead once for each variant.
 func addPositions(ctx context.Context, db Querier, views map[Ref]requests.View) error {
+	if err := addLinePlaces(ctx, db, views); err != nil {
+		return err
+	}
 	places := make(map[hotVariant]int)
 	var slots []int16
 	var tenants [][16]byte
 	var variants []string
 	var before []int64
 	for _, v := range views {
-		if v.Status.Finished() || v.Lane != lanes.Hot {
+		if v.Status.Decided() || v.Lane != lanes.Hot {
 			continue
 		}
 		of := hotVariant{v.Slot, v.TenantID, v.VariantID}
@@ -107,7 +110,7 @@ func addPositions(ctx context.Context, db Querier, views map[Ref]requests.View) 
 	}
 	for ref, v := range views {
 		place, known := places[hotVariant{v.Slot, v.TenantID, v.VariantID}]
-		if known && !v.Status.Finished() && v.Lane == lanes.Hot {
+		if known && !v.Status.Decided() && v.Lane == lanes.Hot {
 			position, _ := slices.BinarySearch(ahead[place], v.Sequence)
 			v.Position = new(int64(position))
 			views[ref] = v

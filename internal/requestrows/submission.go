@@ -77,8 +77,8 @@ func (s *Submission) Validate() error {
 	if err := s.validateWanted(); err != nil {
 		return err
 	}
-	if s.Kind != "" && s.Kind != requests.Add && s.Kind != requests.Set && s.Kind != requests.Several {
-		return &inventory.InvalidError{Field: "kind", Message: "must be add or set"}
+	if !slices.Contains([]requests.Kind{"", requests.Add, requests.Set, requests.Wait, requests.Several}, s.Kind) {
+		return &inventory.InvalidError{Field: "kind", Message: "must be add, set, wait or lines"}
 	}
 	if err := ValidateToken("idempotency_key", s.IdempotencyKey); err != nil {
 		return err
@@ -114,6 +114,9 @@ func (s *Submission) validateUnits() error {
 	}
 	if s.Kind == requests.Set {
 		return &inventory.InvalidError{Field: "units", Message: "cannot be changed: remove the item and add it again"}
+	}
+	if s.Kind == requests.Wait && !s.Units.Any {
+		return &inventory.InvalidError{Field: "wait_for_stock", Message: "is for units of a variant, or any units of a block"}
 	}
 	if len(s.Units.IDs) > 0 && (s.Units.Any || s.Units.Contiguous) {
 		return &inventory.InvalidError{Field: "units", Message: "must either be named or any of the block"}

@@ -30,7 +30,7 @@ const CancelMax = 10_000
 const lockUnfinishedSQL = `
 SELECT ` + columns + `
 FROM reservation_requests r
-WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status IN ('queued', 'processing') AND r.open_parts IS NULL
+WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status IN ('queued', 'processing', 'waiting') AND r.open_parts IS NULL
   AND ($3 = '' AND $5 = '' OR r.variant_id = $3 AND r.kit_id IS NULL OR r.kit_id = $5
        OR r.kind = 'lines' AND jsonb_path_exists(r.lines, '$.lines[*] ? (@.variant_id == $v || @.one_of[*] == $v || @.kit_id == $k)',
                                                  jsonb_build_object('v', $3::text, 'k', $5::text)))
@@ -38,7 +38,7 @@ ORDER BY r.sequence
 LIMIT $4
 FOR NO KEY UPDATE`
 
-// CancelTx makes all undecided requests for a variant or a kit in a cart, or for
+// CancelTx makes all unfinished requests for a variant or a kit in a cart, or for
 // all of it, fail with reason cancelled, and returns their ids. The audit rows have
 // the given origin. It waits for a request that a worker is deciding.
 //
@@ -86,23 +86,23 @@ func sendThenClock(ctx context.Context, tx pgx.Tx, b *pgx.Batch) (now time.Time,
 
 const pendingSQL = `
 SELECT line.place - 1
-FROM unnest($1::uuid[], $2::text[], $3::text[]) WITH ORDINALITY AS line (tenant_id, cart_id, variant_id, place)
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[]) WITH ORDINALITY AS line (tenant_id, cart_id, variant_id, or_waiting, place)
 CROSS JOIN LATERAL (
     SELECT
     FROM reservation_requests r
     WHERE r.tenant_id = line.tenant_id AND r.cart_id = line.cart_id AND (line.variant_id = '' OR r.variant_id = line.variant_id OR r.kind = 'lines')
-      AND r.status IN ('queued', 'processing')
+      AND (r.status IN ('queued', 'processing') OR r.status = 'waiting' AND line.or_waiting)
     LIMIT 1
 ) pending`
 
 // QueuePending adds to b a statement that reads which of the carts have
-// unfinished requests, and returns their indexes once the batch is sent. The
-// caller reads the holds after it: a request that is no longer unfinished has
-// its hold by then.
-func QueuePending(b *pgx.Batch, carts []CartVariant) *[]int {
+// undecided requests, and returns their indexes once the batch is sent. Those that
+// wait in line count where orWaiting is set. The caller reads the holds after it: a
+// request that is no longer undecided has its hold by then.
+func QueuePending(b *pgx.Batch, carts []CartVariant, orWaiting []bool) *[]int {
 	tenants, ids, variants := make([][16]byte, len(carts)), make([]string, len(carts)), make([]string, len(carts))
 	for i, c := range carts {
 		tenants[i], ids[i], variants[i] = c.TenantID, c.CartID, c.VariantID
 	}
-	return pg.Collect(b, pgx.RowTo[int], pendingSQL, tenants, ids, variants)
+	return pg.Collect(b, pgx.RowTo[int], pendingSQL, tenants, ids, variants, orWaiting)
 }

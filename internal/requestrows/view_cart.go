@@ -24,7 +24,7 @@ const (
 const unfinishedSQL = `
 SELECT ` + columns + `
 FROM reservation_requests r
-WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.sequence > $3 AND r.status IN ('queued', 'processing') AND r.parent_id IS NULL
+WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.sequence > $3 AND r.status IN ('queued', 'processing', 'waiting') AND r.parent_id IS NULL
 ORDER BY r.sequence
 LIMIT $4`
 

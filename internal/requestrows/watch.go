@@ -54,7 +54,7 @@ func NotifyFinished(ctx context.Context, db execer, finished []requests.Request)
 	return nil
 }
 
-// Watcher lets callers wait for requests to finish. A process needs one. It
+// Watcher lets callers wait for requests to be decided. A process needs one. It
 // listens on one connection, and reads in groups the requests that callers wait
 // for. It also reads each request again about every second, so a lost
 // notification loses no answer.
@@ -77,6 +77,7 @@ type Watcher struct {
 // waiter is one caller that waits for a request.
 type waiter struct {
 	ref    Ref
+	until  func(requests.Status) bool
 	unread bool // it is in Watcher.unread
 	// present means that the next read ends the wait, even if the request is
 	// unfinished then.
@@ -201,7 +202,7 @@ func (w *Watcher) readGroup(group []*waiter) {
 			w.answer(waiting, requests.View{}, err)
 		case !exists:
 			w.answer(waiting, requests.View{}, ErrNotFound)
-		case view.Status.Finished() || observed[i]:
+		case waiting.until(view.Status) || observed[i]:
 			w.answer(waiting, view, nil)
 		}
 	}
@@ -241,13 +242,13 @@ const (
 	waitGrace  = 2 * time.Second
 )
 
-// Wait returns the request once it is finished. It returns the unfinished
-// request when the timeout is over, when Run has returned, or if too many
+// Wait returns the request once until is true of its status, at the latest once it
+// is finished. It returns the request as it is when the timeout is over, when Run has returned, or if too many
 // callers wait.
 //
 // Errors: ErrNotFound, errors of the database, and ctx's error if ctx ends
 // first.
-func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeout time.Duration) (requests.View, error) {
+func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeout time.Duration, until func(requests.Status) bool) (requests.View, error) {
 	defer w.waiting.Add(-1)
 	if w.waiting.Add(1) > waitersMax {
 		timeout = 0
@@ -255,7 +256,7 @@ func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeo
 	timeout = max(timeout, 0)
 	ctx, cancel := context.WithTimeout(ctx, timeout+waitGrace)
 	defer cancel()
-	waiting := w.join(Ref{tenantID, requestID})
+	waiting := w.join(Ref{tenantID, requestID}, until)
 	over := time.NewTimer(timeout)
 	defer over.Stop()
 	for {
@@ -279,6 +280,9 @@ func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeo
 		select {
 		case <-waiting.found:
 			w.mu.Unlock()
+			if waiting.view.Status == requests.Waiting {
+				return Get(ctx, w.db, tenantID, requestID) // with its place in line
+			}
 			link(ctx, &waiting.view.Request)
 			return waiting.view, waiting.err
 		default:
@@ -297,8 +301,8 @@ func (w *Watcher) Wait(ctx context.Context, tenantID, requestID uuid.UUID, timeo
 }
 
 // join begins a wait. The watcher reads the request at once.
-func (w *Watcher) join(ref Ref) *waiter {
-	waiting := &waiter{ref: ref, found: make(chan struct{})}
+func (w *Watcher) join(ref Ref, until func(requests.Status) bool) *waiter {
+	waiting := &waiter{ref: ref, until: until, found: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiters[ref.RequestID] = append(w.waiters[ref.RequestID], waiting)

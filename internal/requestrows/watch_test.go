@@ -57,7 +57,7 @@ func waiter(t *testing.T, b *testkit.Fixture, w *requestrows.Watcher, r requests
 	t.Helper()
 	got := make(chan requests.View, 1)
 	go func() {
-		v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, time.Hour)
+		v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, time.Hour, requests.Status.Finished)
 		if err != nil {
 			t.Error(err)
 		}
@@ -139,23 +139,23 @@ func TestWaitEnds(t *testing.T) {
 	w, stop := watch(t, b)
 	r, done := b.Submit("a", "shoe", 1), b.Submit("b", "shoe", 1)
 	finish(t, b, false, done)
-	if v, err := w.Wait(t.Context(), b.Tenant, done.RequestID, time.Hour); err != nil || v.Status != requests.Done {
+	if v, err := w.Wait(t.Context(), b.Tenant, done.RequestID, time.Hour, requests.Status.Finished); err != nil || v.Status != requests.Done {
 		t.Errorf("a finished one: %+v, %v", v, err)
 	}
 	for _, timeout := range []time.Duration{0, 10 * time.Millisecond} {
-		if v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, timeout); err != nil || v.Status != requests.Queued {
+		if v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, timeout, requests.Status.Finished); err != nil || v.Status != requests.Queued {
 			t.Errorf("after %s: %+v, %v; want it unchanged", timeout, v, err)
 		}
 	}
 	for _, who := range [][2]uuid.UUID{{uuid.New(), r.RequestID}, {b.Tenant, uuid.New()}} {
-		if _, err := w.Wait(t.Context(), who[0], who[1], time.Hour); !errors.Is(err, requestrows.ErrNotFound) {
+		if _, err := w.Wait(t.Context(), who[0], who[1], time.Hour, requests.Status.Finished); !errors.Is(err, requestrows.ErrNotFound) {
 			t.Errorf("%v, want ErrNotFound", err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error)
 	go func() {
-		_, err := w.Wait(ctx, b.Tenant, r.RequestID, time.Hour)
+		_, err := w.Wait(ctx, b.Tenant, r.RequestID, time.Hour, requests.Status.Finished)
 		over <- err
 	}()
 	pgtest.Until(t, "a caller waits", func() bool { return w.Waiting() == 1 })
@@ -169,7 +169,7 @@ func TestWaitEnds(t *testing.T) {
 	if v := <-got; v.Status != requests.Queued {
 		t.Errorf("%+v, want it unchanged when the watcher ends", v)
 	}
-	if v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, time.Hour); err != nil || v.Status != requests.Queued {
+	if v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, time.Hour, requests.Status.Finished); err != nil || v.Status != requests.Queued {
 		t.Errorf("after the watcher's end: %+v, %v", v, err)
 	}
 	if n := w.Waiting(); n != 0 {
@@ -192,7 +192,7 @@ func TestManyWaiters(t *testing.T) {
 	for _, r := range cart.Unfinished {
 		for range 2 {
 			waiting.Go(func() {
-				v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, time.Minute)
+				v, err := w.Wait(t.Context(), b.Tenant, r.RequestID, time.Minute, requests.Status.Finished)
 				if err != nil || v.Status != requests.Done {
 					t.Errorf("%s, %v; want done", v.Status, err)
 				}
@@ -241,7 +241,7 @@ func TestWatcherLeavesNothing(t *testing.T) {
 		waiting.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
 			defer cancel()
-			_, _ = w.Wait(ctx, b.Tenant, r.RequestID, time.Duration(i%7)*10*time.Millisecond)
+			_, _ = w.Wait(ctx, b.Tenant, r.RequestID, time.Duration(i%7)*10*time.Millisecond, requests.Status.Finished)
 		})
 	}
 	waiting.Wait()

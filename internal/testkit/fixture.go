@@ -331,6 +331,12 @@ var invariants = map[string]string{
 		) parts
 		WHERE r.kind = 'lines' AND (parts.open <> coalesce(r.open_parts, 0) OR r.status = 'done' AND parts.made = 0
 		                            OR r.status = 'failed' AND parts.held > 0)`,
+	"requests that wait without a place in line, or have one without waiting": `
+		SELECT count(*)
+		FROM (SELECT r.request_id FROM reservation_requests r WHERE r.status = 'waiting') r
+		FULL JOIN waiting_requests w ON w.request_id = r.request_id
+		LEFT JOIN inventory_stocks s ON s.tenant_id = w.tenant_id AND s.variant_id = w.variant_id
+		WHERE r.request_id IS NULL OR w.request_id IS NULL OR NOT s.waiting`,
 	"holds without their one audit row for each transition": `
 		SELECT count(*)
 		FROM reservations h
