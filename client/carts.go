@@ -9,7 +9,7 @@ import (
 // Request is a request of a cart for units.
 type Request struct {
 	RequestID string `json:"request_id"`
-	// Status is queued, processing, done or failed; the last two are final.
+	// Status is queued, processing, waiting, done or failed; the last two are final.
 	Status string `json:"status"`
 	Reason string `json:"reason"` // why it failed, such as out_of_stock
 	CartID string `json:"cart_id"`

@@ -11,8 +11,9 @@ import (
 )
 
 // TestSellingModel makes random calls: lines, choices, kits, limits, groups,
-// preorders, parts, returns and transfers of carts. After each it compares the
-// outcome, the reservations and the stocks with those of a model in memory.
+// preorders, waiting lists, parts, returns and transfers of carts. After each it
+// compares the outcomes, the reservations and the stocks with those of a model in
+// memory.
 func TestSellingModel(t *testing.T) {
 	t.Parallel()
 	seeds := 5
@@ -41,6 +42,12 @@ type unitsOfCart struct {
 	committed                    bool
 }
 
+// inLine is a request that waits for units.
+type inLine struct {
+	unitsOfCart
+	request string
+}
+
 // owner is whose limits count the units.
 func (u *unitsOfCart) owner() string {
 	if u.customer != "" {
@@ -61,12 +68,15 @@ type model struct {
 	groups   map[string]int64
 	kits     map[string][]KitPart
 	units    []unitsOfCart
+	line     []inLine // in the order in which they came
 	calls    []string
+	offering bool
+	offered  map[string]string // the outcomes of requests that were in line
 }
 
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
-		shop: newShop(t), random: rand.New(rand.NewPCG(seed, 27)), groups: map[string]int64{"shirts": 6},
+		shop: newShop(t), random: rand.New(rand.NewPCG(seed, 27)), groups: map[string]int64{"shirts": 6}, offered: map[string]string{},
 		variants: map[string]*modelVariant{
 			"free": {stock: 12}, "cart": {stock: 12, maxPerCart: 4}, "customer": {stock: 15, maxPerCustomer: 3}, "pairs": {stock: 15, least: 2, step: 2},
 			"preorder": {stock: 3, preorders: 4}, "s": {stock: 12, group: "shirts"}, "m": {stock: 12, group: "shirts", maxPerCustomer: 4},
@@ -115,6 +125,34 @@ func (m *model) free(variant string) int64 {
 	return v.stock + v.preorders - m.sum(func(u *unitsOfCart) bool { return u.variant == variant && !u.committed })
 }
 
+// freeTo is what is free to a request that is not in line.
+func (m *model) freeTo(u *unitsOfCart) int64 {
+	waits := func(w inLine) bool { return w.variant == u.variant }
+	if !m.offering && slices.ContainsFunc(m.line, waits) {
+		return min(m.free(u.variant), 0)
+	}
+	return m.free(u.variant)
+}
+
+// offer offers what is free to those in line.
+func (m *model) offer() {
+	m.offering = true
+	for i := 0; i < len(m.line); {
+		w := m.line[i]
+		if m.free(w.variant) < w.quantity {
+			i++
+			continue
+		}
+		m.line = slices.Delete(m.line, i, i+1)
+		m.offered[w.request] = "done"
+		if reason := m.add(w.unitsOfCart); reason != "" {
+			m.offered[w.request] = reason
+		}
+		i = 0
+	}
+	m.offering = false
+}
+
 func (m *model) inCart(cart, variant string) int64 {
 	return m.sum(func(u *unitsOfCart) bool { return u.cart == cart && u.variant == variant && !u.committed })
 }
@@ -141,7 +179,7 @@ func (m *model) add(u unitsOfCart) string {
 		return "quantity_not_allowed"
 	case !m.mayHave(u.owner(), u.variant, u.quantity), v.maxPerCart > 0 && total > v.maxPerCart:
 		return "limit_exceeded"
-	case m.free(u.variant) < u.quantity:
+	case m.freeTo(&u) < u.quantity:
 		return "out_of_stock"
 	}
 	m.units = append(m.units, u)
@@ -165,7 +203,7 @@ func (m *model) set(u unitsOfCart) string {
 		return "quantity_not_allowed"
 	case u.quantity > ofCustomer && !m.mayHave(u.owner(), u.variant, u.quantity-ofCustomer), v.maxPerCart > 0 && u.quantity > v.maxPerCart:
 		return "limit_exceeded"
-	case m.free(u.variant)+own < u.quantity:
+	case u.quantity > own && m.freeTo(&u)+own < u.quantity:
 		return "out_of_stock"
 	}
 	m.units = append(slices.DeleteFunc(m.units, isOld), u)
@@ -202,7 +240,7 @@ func (m *model) serve(u unitsOfCart, l *modelLine, partial bool) (held int64, re
 		u.variant, u.quantity = variant, l.quantity-held
 		why := m.add(u)
 		if why == "out_of_stock" && (l.split || partial && i == len(l.variants)-1) {
-			if u.quantity = min(u.quantity, m.free(variant)); u.quantity > 0 {
+			if u.quantity = min(u.quantity, m.freeTo(&u)); u.quantity > 0 {
 				why = m.add(u)
 			}
 		}
@@ -244,7 +282,8 @@ func (m *model) serveKit(u unitsOfCart, l *modelLine, partial bool) (held int64,
 	}
 	most := l.quantity
 	for _, p := range m.kits[l.kit] {
-		most = min(most, max(m.free(string(p.VariantID)), 0)/int64(p.Quantity))
+		u.variant = string(p.VariantID)
+		most = min(most, max(m.freeTo(&u), 0)/int64(p.Quantity))
 	}
 	if most > 0 && try(most) == "" {
 		return most, reason
@@ -354,7 +393,7 @@ func (m *model) someUnits(status string) (id string, place int) {
 func (m *model) step() {
 	m.t.Helper()
 	cart, customer := m.cart(), m.pick("", "", "ann", "bob")
-	switch u := (unitsOfCart{cart: cart, customer: customer, variant: m.variant(), quantity: 1 + m.random.Int64N(4)}); m.random.IntN(12) {
+	switch u := (unitsOfCart{cart: cart, customer: customer, variant: m.variant(), quantity: 1 + m.random.Int64N(4)}); m.random.IntN(14) {
 	case 0, 1:
 		body := fmt.Sprintf(`{"variant_id":%q,"quantity":%d}`, u.variant, u.quantity)
 		m.request("POST", "/v1/carts/"+cart+"/items", body, customer, m.add(u))
@@ -374,10 +413,36 @@ func (m *model) step() {
 		m.returnPart()
 	case 8:
 		m.transfer(cart, m.cart(), customer)
+	case 9, 10:
+		m.wait(u)
 	default:
 		m.lines(cart, customer)
 	}
+	m.decide()
+	m.offer()
 	m.compare()
+}
+
+// wait makes a request that waits if it comes up short.
+func (m *model) wait(u unitsOfCart) {
+	m.t.Helper()
+	body := fmt.Sprintf(`{"variant_id":%q,"quantity":%d,"wait_for_stock":true}`, u.variant, u.quantity)
+	id := m.do(202, "POST", "/v1/carts/"+u.cart+"/items", body, u.customer).text(m.t, "request_id")
+	m.decide()
+	want := m.add(u)
+	switch want {
+	case "":
+		want = "done"
+	case "out_of_stock":
+		m.line, want = append(m.line, inLine{u, id}), "waiting"
+		m.offer() // the same tick
+		if offered := m.offered[id]; offered != "" {
+			want = offered
+		}
+	}
+	if got := m.ended(id); got != want {
+		m.t.Errorf("%s: %s, want %s", body, got, want)
+	}
 }
 
 func (m *model) checkout(cart string) {
@@ -401,6 +466,7 @@ func (m *model) remove(cart, variant string) {
 	}
 	m.do(200, "DELETE", "/v1/carts/"+cart+"/items/"+variant, "", "")
 	m.units = slices.DeleteFunc(m.units, ofCart)
+	m.line = slices.DeleteFunc(m.line, func(w inLine) bool { return w.cart == cart && w.variant == variant })
 }
 
 func (m *model) commitPart() {
@@ -471,6 +537,14 @@ func (m *model) transfer(from, to, customer string) {
 			return
 		}
 	}
+	for i := range m.line {
+		if w := &m.line[i]; w.cart == from {
+			w.cart = to
+			if customer != "" {
+				w.customer = customer
+			}
+		}
+	}
 	m.do(200, "POST", path, body, customer)
 }
 
@@ -487,6 +561,13 @@ func (m *model) compare() {
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		m.t.Errorf("the units are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	var line []string
+	for i := range m.line {
+		line = append(line, m.line[i].cart+"|"+m.line[i].request)
+	}
+	if got := m.rows(`SELECT concat_ws('|', cart_id, request_id) FROM reservation_requests WHERE status = 'waiting' ORDER BY sequence`); !slices.Equal(got, line) {
+		m.t.Errorf("in line are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(line, "\n"))
 	}
 	for name, v := range m.variants {
 		m.wantStock(name, int(v.stock), int(m.sum(func(u *unitsOfCart) bool { return u.variant == name && !u.committed })))

@@ -253,12 +253,13 @@ func (l *Lane) Tick(ctx context.Context) (Report, error) {
 		retried, err = l.retry(ctx)
 		note(retried)
 	}
+	err = errors.Join(err, g.Wait())
 	if l.traits.offers {
 		offered, _, offering := l.offer(ctx)
 		note(offered)
 		err = errors.Join(err, offering)
 	}
-	err = errors.Join(err, g.Wait(), l.drain.recordRate(ctx))
+	err = errors.Join(err, l.drain.recordRate(ctx))
 	total.More = more
 	return total, err
 }
