@@ -31,6 +31,7 @@ var suites = []suite{
 	{"admit", (*bench).admit, []string{"admit_and_decide_vs_handwritten"}},
 	{"units", (*bench).units, []string{"units_vs_naive"}},
 	{"lines", (*bench).lines, []string{"lines_vs_sync"}},
+	{"waitlist", (*bench).waitlist, []string{"waitlist_offer_p99_ms"}},
 	{"metered", (*bench).metered, []string{"admit_metered_vs_plain", "admit_metered_same_committers"}},
 	{"sweep", (*bench).sweep, []string{"sweep_vs_rows"}},
 	{"wal", (*bench).wal, []string{"wal_vs_naive"}},

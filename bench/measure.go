@@ -76,6 +76,7 @@ var targets = map[string]target{
 	"admit_and_decide_vs_handwritten": {5, false, "admission and drain together, in process, 64 callers, one hot variant, over the pipelined form"},
 	"units_vs_naive":                  {5, false, "holds/s of any four units of one block, 64 callers, admission and drain together, over SELECT FOR UPDATE SKIP LOCKED in a transaction per caller"},
 	"lines_vs_sync":                   {3, false, "carts of five lines, all or none, filled per second in one request each, 1,000 variants, 64 callers, admission and drain together, over a synchronous transaction with a statement for each line"},
+	"waitlist_offer_p99_ms":           {100, true, "p99 from the commit that frees a unit until the first of 10,000 in line is announced the offer"},
 	"admit_metered_vs_plain":          {0.75, false, "requests admitted per second in groups of 200, each counted in a tenant's and a new customer's rate and spending a token, over plain requests"},
 	"isolation_p99_saturated":         {0, true, "the same during a flood of twice the capacity, which leaves no core free: it has no target here, and one on a machine with cores beside the flood"},
 	"admit_metered_same_committers":   {0, false, "the same over plain requests in as many concurrent transactions"},

@@ -255,7 +255,7 @@ func (l *Lane) Tick(ctx context.Context) (Report, error) {
 	}
 	err = errors.Join(err, g.Wait())
 	if l.traits.offers {
-		offered, _, offering := l.offer(ctx)
+		offered, _, _, offering := l.offer(ctx)
 		note(offered)
 		err = errors.Join(err, offering)
 	}

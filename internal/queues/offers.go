@@ -22,9 +22,9 @@ import (
 // found too. While nobody waits, it looks each tick.
 
 const (
-	// offerEvery is how often a process looks for units while somebody waits, and
-	// offerShare the most of its time that this takes: with many waiting lists it
-	// looks less often.
+	// offerEvery is how often a process looks for units while somebody waits. With
+	// many waiting lists it looks less often: for one part in offerShare of its
+	// time.
 	offerEvery = 50 * time.Millisecond
 	offerShare = 20
 	// offerLockTimeout bounds the wait for a lock of an offer. It is tried again
@@ -35,16 +35,17 @@ const (
 // followOffers offers units until ctx ends. Its transactions end when work does.
 func (l *Lane) followOffers(ctx, work context.Context) {
 	for wait := time.Duration(0); sleep.For(ctx, wait) == nil; {
-		began := time.Now()
-		report, lines, err := l.offer(work)
+		report, lines, look, err := l.offer(work)
 		wait = l.config.TickEvery
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {
 				l.log.WarnContext(ctx, "units were not offered to those in line; the next look tries again", "error", err)
 			}
-		case lines > 0 || report.Claimed > 0:
-			wait = min(max(offerEvery, offerShare*time.Since(began)), wait)
+		case report.Claimed > 0:
+			wait = 0 // there may be more
+		case lines > 0:
+			wait = min(max(offerEvery, offerShare*look), wait)
 		}
 		if report.Claimed > 0 {
 			signal(l.changed)
@@ -53,14 +54,16 @@ func (l *Lane) followOffers(ctx, work context.Context) {
 }
 
 // offer offers what is free to the requests that wait in line, and returns how
-// many waiting lists there were.
-func (l *Lane) offer(ctx context.Context) (total Report, lines int, err error) {
+// many waiting lists there were, and how long it looked for units.
+func (l *Lane) offer(ctx context.Context) (total Report, lines int, look time.Duration, err error) {
+	began := time.Now()
 	reading, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	variants, lines, err := inventory.Offerable(reading, l.drain.db)
 	if err != nil {
-		return total, lines, err
+		return total, lines, look, err
 	}
+	look = time.Since(began)
 	rand.Shuffle(len(variants), func(i, j int) { variants[i], variants[j] = variants[j], variants[i] }) // other processes begin elsewhere
 	for _, variant := range variants {
 		report, offering := l.drain.offerTo(ctx, variant)
@@ -72,7 +75,7 @@ func (l *Lane) offer(ctx context.Context) (total Report, lines int, err error) {
 	}
 	total.More = total.Claimed > 0
 	l.drain.decided.Add(int64(total.Claimed))
-	return total, lines, err
+	return total, lines, look, err
 }
 
 // offerTo offers what is free of a variant, as far as one transaction goes. If the
