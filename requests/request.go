@@ -22,7 +22,7 @@ const (
 	Failed     Status = "failed"
 )
 
-// Decided reports whether the request was decided, be it that it waits in line.
+// Decided reports whether the request was decided: it waits in line or is finished.
 func (s Status) Decided() bool { return s.Finished() || s == Waiting }
 
 // Finished reports whether the status is final.

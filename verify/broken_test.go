@@ -147,7 +147,7 @@ var requestDamages = []damage{
 	{"a part of a kit has no quantity", []string{`UPDATE kits SET parts = jsonb_set(parts, '{0,quantity}', '0')`}, []string{"kit_parts"}},
 	{"a request waits without a place in line", []string{`DELETE FROM waiting_requests`}, []string{"waiting_in_line"}},
 	{"a place in line of another request", []string{`UPDATE waiting_requests SET place = place + 1`}, []string{"waiting_in_line"}},
-	{"nobody seems to wait", []string{`UPDATE inventory_stocks SET waiting = false`}, []string{"waiting_in_line"}},
+	{"no request seems to wait", []string{`UPDATE inventory_stocks SET waiting = false`}, []string{"waiting_in_line"}},
 	{"a key has two requests", []string{`DROP INDEX reservation_requests_idempotency_key`,
 		`UPDATE reservation_requests AS r SET idempotency_key = 'twice' WHERE r.cart_id = 'cart-1' AND r.variant_id = 'ring'
 			OR r.cart_id = 'cart-4' AND r.variant_id = 'ring'`},

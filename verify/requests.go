@@ -245,7 +245,7 @@ var requestTableChecks = []tableCheck{
 	{name: "lines_complete", meaning: "A done request of several lines holds all its lines, unless it is partial; a failed one holds none; and its undecided parts are counted.", sql: linesCompleteSQL},
 	{name: "kit_whole", meaning: "A done request holds the parts of its kits in whole kits, and they are released together.", sql: kitWholeSQL},
 	{name: "kit_parts", meaning: "Every kit has different variants as its parts, each with a quantity.", sql: kitPartsSQL},
-	{name: "waiting_in_line", meaning: "The waiting lists have the requests that wait, each once, and their stocks show that somebody waits.", sql: waitingInLineSQL},
+	{name: "waiting_in_line", meaning: "The waiting lists have the requests that wait, each once, and their stocks show it.", sql: waitingInLineSQL},
 	{name: "part_has_request", meaning: "Every part of a request of several lines belongs to such a request.", sql: partHasRequestSQL},
 	{name: "done_request_held", meaning: "Every done request has its reservation, unless its variant was not tracked when it was decided.", sql: doneHeldSQL},
 	{name: "hot_in_order", meaning: "No request in the hot lane was decided before one that came a minute earlier for the same variant.", sql: hotOrderSQL},

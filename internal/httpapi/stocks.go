@@ -43,7 +43,7 @@ type SaleJSON struct {
 	MaxPerCustomer        *int32     `json:"max_per_customer" doc:"How many units a customer may hold and have bought; null for no limit. Released, expired and returned ones do not count."`
 	CustomerPeriodSeconds *int32     `json:"customer_period_seconds" doc:"Of which last seconds max_per_customer counts, from the hold; null for all that is on record."`
 	Group                 *string    `json:"group" doc:"The group of the variant; null for none."`
-	ClaimSeconds          *int32     `json:"claim_seconds" doc:"How long units are held that were offered to a request in line; null for as long as any hold."`
+	ClaimSeconds          *int32     `json:"claim_seconds" doc:"How long units are held that were offered to a request in line; null for the time of any hold."`
 }
 
 func saleBody(s *inventory.Sale) SaleJSON {
@@ -87,7 +87,7 @@ type putStockBody struct {
 
 	Group *string `json:"group,omitempty" doc:"The group of the variant, such as its product; null or empty for none. A group's sums are at /v1/groups/{group}, where it can have a limit per customer." example:"shirt"`
 
-	ClaimSeconds *int32 `json:"claim_seconds,omitempty" doc:"How long units are held that were offered to a request in line; null or 0 for as long as any hold." example:"600"`
+	ClaimSeconds *int32 `json:"claim_seconds,omitempty" doc:"How long units are held that were offered to a request in line; null or 0 for the time of any hold." example:"600"`
 
 	Lane *laneWish `json:"lane,omitempty" doc:"hot pins the variant to the hot lane, normal to the normal one; auto removes the pin, and the service chooses the lane."`
 }

@@ -48,7 +48,7 @@ type Holding struct {
 	decision decision
 	expired  []reservations.Reservation
 	ended    int   // due holds of blocks that are ended already
-	unmarked []Ref // variants for which nobody waits any more
+	unmarked []Ref // variants for which no request waits any more
 }
 
 // Expired is how many due holds the decision expires.

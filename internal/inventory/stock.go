@@ -112,7 +112,7 @@ type Sale struct {
 	// of one variant. Its limit counts the units of all; see SetGroupTx.
 	Group *string `json:"group,omitempty"`
 	// ClaimSeconds is how long units are held that were offered to a request of
-	// the waiting list, 1 to MaxTTL in seconds; nil: as long as any hold.
+	// the waiting list, 1 to MaxTTL in seconds; nil: the time of any hold.
 	ClaimSeconds *int32 `json:"claim_seconds,omitempty"`
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 // The waiting list of a variant has the requests that came up short and wait for
-// units. Nobody else takes a unit meanwhile: a request that is not of the list
-// finds nothing free. Who is first in line and fits what is free is offered it.
+// units. No other request takes a unit meanwhile: it finds nothing free. The first
+// in line that fits what is free is offered it.
 
 // free is how many units the request could have, if it gives back none. Those
 // that requests wait for in line are free to them only.
@@ -126,7 +126,7 @@ func QueueLeaveLine(b *pgx.Batch, leaving []InLine) {
 	}
 }
 
-// QueueUnmarkLine adds to b what notes that nobody waits for the variant any
+// QueueUnmarkLine adds to b what notes that no request waits for the variant any
 // more, if that is so. The transaction has locked its stock.
 func QueueUnmarkLine(b *pgx.Batch, variant Ref) {
 	b.Queue(unmarkLineSQL, variant.TenantID, variant.VariantID)

@@ -160,8 +160,8 @@ func (d *Drain) once(ctx context.Context, slot int16, limit int, granted bool, s
 }
 
 // decide decides the claimed requests, adds the writes to b, and counts them in
-// the report. It returns the requests that were decided, be it that they wait in
-// line: all but those that depend on a row which another transaction has locked,
+// the report. It returns the requests that were decided, those that begin to
+// wait in line included: all but those that depend on a row which another transaction has locked,
 // and those in line that still come up short.
 func (d *decider) decide(ctx context.Context, tx pgx.Tx, b *pgx.Batch, claimed []requests.Request, now time.Time, hold holdFunc, finish finishFunc, report *Report) (decided []requests.Request, err error) {
 	if len(claimed) == 0 {

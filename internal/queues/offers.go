@@ -17,18 +17,17 @@ import (
 )
 
 // Units that were freed or added are offered to the requests that wait in line
-// for them. While somebody waits, each process looks for such units many times a
+// for them. While requests wait, each process polls for such units many times a
 // second, so no call that frees units has to notify it, and a hold that lapses is
-// found too. While nobody waits, it looks each tick.
+// found too. Otherwise it polls each tick.
 
 const (
-	// offerEvery is how often a process looks for units while somebody waits. With
-	// many waiting lists it looks less often: for one part in offerShare of its
-	// time.
+	// offerEvery is how often a process polls while requests wait. With many waiting
+	// lists it polls less often: for one part in offerShare of its time.
 	offerEvery = 50 * time.Millisecond
 	offerShare = 20
 	// offerLockTimeout bounds the wait for a lock of an offer. It is tried again
-	// when the process looks next.
+	// at the next poll.
 	offerLockTimeout = "200ms"
 )
 
@@ -40,7 +39,7 @@ func (l *Lane) followOffers(ctx, work context.Context) {
 		switch {
 		case err != nil:
 			if ctx.Err() == nil {
-				l.log.WarnContext(ctx, "units were not offered to those in line; the next look tries again", "error", err)
+				l.log.WarnContext(ctx, "units were not offered to the requests in line; the next poll tries again", "error", err)
 			}
 		case report.Claimed > 0:
 			wait = 0 // there may be more
@@ -54,7 +53,7 @@ func (l *Lane) followOffers(ctx, work context.Context) {
 }
 
 // offer offers what is free to the requests that wait in line, and returns how
-// many waiting lists there were, and how long it looked for units.
+// many waiting lists there were, and how long the poll took.
 func (l *Lane) offer(ctx context.Context) (total Report, lines int, look time.Duration, err error) {
 	began := time.Now()
 	reading, cancel := context.WithTimeout(ctx, queryTimeout)
@@ -64,7 +63,9 @@ func (l *Lane) offer(ctx context.Context) (total Report, lines int, look time.Du
 		return total, lines, look, err
 	}
 	look = time.Since(began)
-	rand.Shuffle(len(variants), func(i, j int) { variants[i], variants[j] = variants[j], variants[i] }) // other processes begin elsewhere
+	rand.Shuffle(len(variants), func(i, j int) { //nolint:gosec // other processes begin with other variants
+		variants[i], variants[j] = variants[j], variants[i]
+	})
 	for _, variant := range variants {
 		report, offering := l.drain.offerTo(ctx, variant)
 		total.add(report)

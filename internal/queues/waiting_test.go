@@ -25,8 +25,8 @@ func waiting(cart, variant string, quantity int32) requestrows.Submission {
 	return requestrows.Submission{Kind: requests.Wait, CartID: cart, VariantID: variant, Quantity: quantity}
 }
 
-// ticks ticks all lanes until nothing more is decided.
-func (f *severalFixture) ticks() {
+// tickAll lets all lanes tick until nothing more is decided.
+func (f *severalFixture) tickAll() {
 	f.TB.Helper()
 	for more := true; more; {
 		more = false
@@ -70,8 +70,8 @@ func onEachOf(t *testing.T, variant string, test func(t *testing.T, f *severalFi
 	}
 }
 
-// Units that are freed go to those in line, in their order; nobody else gets one
-// while somebody waits, and who fits what is free goes first.
+// Units that are freed go to the requests in line, in their order; no other request
+// gets one meanwhile, and the first that fits what is free goes first.
 func TestWaitingList(t *testing.T) {
 	t.Parallel()
 	onEachOf(t, "shoe", func(t *testing.T, f *severalFixture) {
@@ -79,7 +79,7 @@ func TestWaitingList(t *testing.T) {
 		first, plain := f.SubmitAs(waiting("first", "shoe", 1)), f.Submit("plain", "shoe", 1)
 		three, one, two := f.SubmitAs(waiting("three", "shoe", 3)), f.SubmitAs(waiting("one", "shoe", 1)), f.SubmitAs(waiting("two", "shoe", 2))
 		late := f.Submit("late", "shoe", 1)
-		f.ticks()
+		f.tickAll()
 		f.Want(first, requests.Done, "")
 		f.Want(plain, requests.Done, "")
 		f.Want(late, requests.Failed, requests.OutOfStock)
@@ -89,7 +89,7 @@ func TestWaitingList(t *testing.T) {
 
 		f.release("plain", "shoe")
 		during := f.Submit("during", "shoe", 1) // the free unit is for those in line
-		f.ticks()
+		f.tickAll()
 		f.Want(during, requests.Failed, requests.OutOfStock)
 		f.Want(one, requests.Done, "")
 		if v := f.Get(one); v.Reservation == nil || v.Reservation.ExpiresAt.Sub(v.Reservation.HeldAt) != 77*time.Second {
@@ -98,16 +98,16 @@ func TestWaitingList(t *testing.T) {
 		f.wantPosition(two, 2)
 
 		f.Must(failure(inventory.Adjust(t.Context(), f.DB, f.Tenant, "shoe", 3, audit.Origin{})))
-		f.ticks()
+		f.tickAll()
 		f.Want(three, requests.Done, "")
 		f.wantPosition(two, 1)
 		f.release("first", "shoe")
-		f.ticks()
+		f.tickAll()
 		f.wantPosition(two, 1)
 		f.release("two", "shoe") // leaves
 		f.Want(two, requests.Failed, requests.Cancelled)
-		after := f.Submit("after", "shoe", 1) // nobody waits any more
-		f.ticks()
+		after := f.Submit("after", "shoe", 1) // no request waits any more
+		f.tickAll()
 		f.Want(after, requests.Done, "")
 	})
 }
@@ -118,13 +118,13 @@ func TestOfferLapses(t *testing.T) {
 	onEachOf(t, "shoe", func(t *testing.T, f *severalFixture) {
 		all := f.Submit("all", "shoe", 2)
 		a, b := f.SubmitAs(waiting("a", "shoe", 2)), f.SubmitAs(waiting("b", "shoe", 2))
-		f.ticks()
+		f.tickAll()
 		f.Want(all, requests.Done, "")
 		f.wantPosition(b, 2)
 		for _, lapsing := range []requests.Request{all, a} {
 			f.Exec(`UPDATE reservations SET expires_at = held_at WHERE reservation_id = $1`, lapsing.RequestID)
 			f.Exec(`UPDATE inventory_stocks SET due_from = '-infinity'`)
-			f.ticks()
+			f.tickAll()
 			if v := f.Get(lapsing); v.Status != requests.Done || v.Reservation.Status != reservations.Expired {
 				t.Errorf("the request of cart %s is %s with %+v", lapsing.CartID, v.Status, v.Reservation)
 			}
@@ -166,7 +166,7 @@ func TestWaitingEnds(t *testing.T) {
 		{"checked out", func(f *severalFixture) {
 			f.Stock("hat", 1)
 			f.Submit("waits", "hat", 1)
-			f.ticks()
+			f.tickAll()
 			f.Must(failure(carts.Checkout(f.TB.Context(), f.DB, f.Tenant, "waits", audit.Origin{})))
 		}, requests.Waiting, ""},
 	} {
@@ -176,10 +176,10 @@ func TestWaitingEnds(t *testing.T) {
 			f.Stock("shoe", 2)
 			f.Submit("all", "shoe", 2)
 			r := f.SubmitAs(waiting("waits", "shoe", 1))
-			f.ticks()
+			f.tickAll()
 			f.wantPosition(r, 1)
 			test.change(f)
-			f.ticks()
+			f.tickAll()
 			f.Want(r, test.status, test.reason)
 			f.CheckInvariants()
 		})
@@ -198,12 +198,12 @@ func TestWaitingMoves(t *testing.T) {
 	f.Stock("shoe", 1)
 	f.Submit("all", "shoe", 1)
 	guest, other := f.SubmitAs(waiting("guest", "shoe", 1)), f.SubmitAs(waiting("other", "shoe", 1))
-	f.ticks()
+	f.tickAll()
 	f.tx(func(tx pgx.Tx) error {
 		return failure(carts.TransferTx(t.Context(), tx, f.Tenant, "guest", "member", "ann", audit.Origin{}))
 	})
 	f.release("all", "shoe")
-	f.ticks()
+	f.tickAll()
 	v := f.Get(guest)
 	if v.Status != requests.Done || v.Reservation == nil || v.Reservation.HolderID != "member" || v.Reservation.CustomerID != "ann" {
 		t.Errorf("the request that moved is %s with %+v", v.Status, v.Reservation)
@@ -212,7 +212,7 @@ func TestWaitingMoves(t *testing.T) {
 	f.CheckInvariants()
 }
 
-// Units of a block are offered to those who wait for any of them.
+// Units of a block are offered to the requests that wait for any of them.
 func TestWaitingForUnits(t *testing.T) {
 	t.Parallel()
 	f := newSeveral(t)
@@ -221,11 +221,11 @@ func TestWaitingForUnits(t *testing.T) {
 	})
 	f.Submit("all", "hall", 2)
 	r := f.SubmitAs(requestrows.Submission{Kind: requests.Wait, CartID: "waits", VariantID: "hall", Quantity: 2, Units: &requests.Units{Any: true}})
-	f.ticks()
+	f.tickAll()
 	f.wantPosition(r, 1)
 	f.release("all", "hall")
 	named := f.SubmitAs(requestrows.Submission{CartID: "named", VariantID: "hall", Quantity: 1, Units: &requests.Units{IDs: []string{"A2"}}})
-	f.ticks()
+	f.tickAll()
 	f.Want(r, requests.Done, "")
 	f.Want(named, requests.Failed, requests.OutOfStock)
 	f.CheckInvariants()
@@ -240,17 +240,17 @@ func TestPoisonInLine(t *testing.T) {
 	f.Stock("shoe", 2)
 	f.Submit("all", "shoe", 2)
 	bad, good := f.SubmitAs(waiting("bad", "shoe", 1)), f.SubmitAs(waiting("good", "shoe", 1))
-	f.ticks()
+	f.tickAll()
 	f.wantPosition(good, 2)
 	f.Poison()
 	f.release("all", "shoe")
 	f.Until("the good request is done", func() bool {
-		f.ticks()
+		f.tickAll()
 		return f.Get(good).Status == requests.Done
 	})
 	f.Until("the bad request has failed", func() bool {
 		f.Submit("other", "hat", 1)
-		f.ticks()
+		f.tickAll()
 		return f.Get(bad).Status.Finished()
 	})
 	f.Want(bad, requests.Failed, requests.InternalError)
@@ -272,7 +272,7 @@ func TestOffersInOrder(t *testing.T) {
 	for i := range line {
 		line[i] = f.SubmitAs(waiting(fmt.Sprint("waits-", i), "shoe", 1))
 	}
-	f.ticks()
+	f.tickAll()
 	f.wantPosition(line[inLine-1], inLine)
 	stop := f.Run(f.Lane(queues.LaneConfig{}), f.Lane(queues.LaneConfig{}))
 	for i := range held {
@@ -297,11 +297,11 @@ func TestOffersInOrder(t *testing.T) {
 }
 
 // Requests that come, wait, leave and free units at the same time: every unit is
-// sold or offered at the end, and nobody waits while a unit is free.
+// sold or offered at the end, and no request waits for a unit that is free.
 func TestWaitingStorm(t *testing.T) {
 	t.Parallel()
 	for _, seed := range testkit.Seeds(2) {
-		onEachOf(t, "shoe", func(t *testing.T, f *severalFixture) {
+		onEachOf(t, "shoe", func(_ *testing.T, f *severalFixture) {
 			stop := f.Run(f.Lane(queues.LaneConfig{}), f.HotLane(queues.LaneConfig{}))
 			var storm sync.WaitGroup
 			for worker := range 8 {
@@ -321,7 +321,7 @@ func TestWaitingStorm(t *testing.T) {
 				})
 			}
 			storm.Wait()
-			f.Until("nobody waits for a unit that is free", func() bool {
+			f.Until("no request waits for a unit that is free", func() bool {
 				return f.Int(`SELECT count(*) FROM reservation_requests WHERE status IN ('queued', 'processing')`) == 0 &&
 					f.Int(`SELECT stock - reserved FROM inventory_stocks`) < f.Int(`SELECT coalesce(min(quantity), 1000) FROM waiting_requests`)
 			})
