@@ -44,7 +44,8 @@ type CallOpts struct {
 	// is possible. When the time is over, the call returns the queued request.
 	Wait time.Duration
 	// WaitForStock makes a request for units of a variant, or for any units of a
-	// block, wait in line if it comes up short: its status is then Waiting. Units
+	// block, wait in line if it comes up short: its status is then
+	// requests.Waiting. Units
 	// that become free are offered to those in line in their order, and held for
 	// Sale.ClaimSeconds.
 	WaitForStock bool

@@ -30,11 +30,10 @@ type (
 	Lines = requests.Lines
 )
 
-// The statuses of a request that is decided: it waits in line, or is finished.
+// The statuses of a finished request.
 const (
-	Waiting = requests.Waiting
-	Done    = requests.Done
-	Failed  = requests.Failed
+	Done   = requests.Done
+	Failed = requests.Failed
 )
 
 // Add requests units of a variant for a cart, in addition to those that it

@@ -19,6 +19,8 @@ type (
 	Stock = inventory.Stock
 	// StockPatch is a change of a stock: a nil field stays as it is.
 	StockPatch = inventory.StockPatch
+	// Sale has the rules of the sale of a variant.
+	Sale = inventory.Sale
 )
 
 func (t *Tenant) setStock(name, variant string, opts *CallOpts, patch func(ctx context.Context, tx pgx.Tx) (StockPatch, error), args ...any) *call[Stock] {

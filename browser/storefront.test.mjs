@@ -137,7 +137,7 @@ test("the sale has a start and an end", async () => {
   const page = await visit(soon);
   await says(page, "#sale-label", "The sale starts in");
   await says(page, "#sale-left", /^(01:00:00|00:59:\d\d)$/);
-  await says(page, "#submit", "Not on sale");
+  await says(page, "#submit", /^Not on sale( before .+)?$/);
   await page.click("#submit", { force: true });
 
   const over = { ...sale, sale_ends_at: sale.sale_starts_at };
@@ -161,8 +161,7 @@ test("sold out reverts the quantity to what the cart holds", async () => {
   await says(page, "#card-title", "Held for you");
 
   const late = await visit(sale);
-  await add(late, 1);
-  await says(late, "#message", "Sold out. Nothing was added to your cart.");
+  await says(late, "#submit", "Join the waiting list");
   await says(late, "#bag", "0");
   assert.equal(await late.locator("#card").isVisible(), false);
   await takePicture(late, "storefront-sold-out");
@@ -180,12 +179,35 @@ test("what is left follows the other visitors", async () => {
   await program.add("second", sale.variant_id, 3);
   await says(page, "#left-count", "Sold out");
   await says(page, "#left-carts", "7 pairs in carts, and may come back");
-  await says(page, "#submit", "Try to get one");
+  await says(page, "#submit", "Join the waiting list");
   for (const cart of ["first", "second"]) await program.call("POST", `/v1/carts/${cart}/checkout`);
-  await says(page, "#submit", "Sold out");
   await program.putStock(sale.variant_id, { stock: 20 });
   await says(page, "#left-count", "20 left");
   await says(page, "#submit", "Add to cart");
+  await closePage(page);
+});
+
+test("a visitor waits in line, is offered a pair, and another one leaves", async () => {
+  const sale = await sell(1);
+  await program.add("first", sale.variant_id, 1);
+  const page = await visit(sale);
+  await says(page, "#submit", "Join the waiting list");
+  await add(page, 1);
+  await says(page, "#card-title", "On the waiting list, you are next");
+  await says(page, "#submit", "In line");
+  const other = await visit(sale);
+  await says(other, "#submit", "Join the waiting list");
+  await add(other, 1);
+  await says(other, "#card-title", "On the waiting list, place 2");
+  await other.reload();
+  await says(other, "#card-title", "On the waiting list, place 2");
+  await program.call("DELETE", "/v1/carts/first");
+  await says(page, "#card-title", "Held for you");
+  await says(page, "#message", /^It is your turn\./);
+  await says(other, "#card-title", "On the waiting list, you are next");
+  await other.click("#leave");
+  await says(other, "#message", "You left the queue. Your cart is empty.");
+  await closePage(other);
   await closePage(page);
 });
 

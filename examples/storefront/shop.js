@@ -28,6 +28,7 @@ const initial = {
   expiresAt: null, // when the first of them goes back on sale, in ms
   wished: null, // units asked for and not decided yet
   position: undefined, // in the queue; undefined while not queued, null if unknown
+  waiting: false, // in line for units; position is then the place, from 1
   stock: null, // what is left, null if unknown
   message: null, // { tone: "good" | "bad" | "wait" | "spoken", text }
 };
@@ -63,14 +64,18 @@ export class Shop {
   }
 
   // order asks for a quantity: it adds to an empty cart, and changes one that
-  // holds units already.
-  order(quantity) {
+  // holds units already. With inLine a request that comes up short waits in line.
+  order(quantity, inLine = false) {
     return this.#run(async () => {
       const { held } = this.state;
       this.#set({ wished: quantity });
       const accepted =
         held === 0
-          ? await this.#send("POST", cartPath(this.#cart, "/items"), { variant_id: this.#settings.variant_id, quantity })
+          ? await this.#send("POST", cartPath(this.#cart, "/items"), {
+              variant_id: this.#settings.variant_id,
+              quantity,
+              ...(inLine && { wait_for_stock: true }),
+            })
           : await this.#send("PATCH", itemPath(this.#cart, this.#settings.variant_id), { quantity });
       this.#tabs.postMessage("changed");
       await this.#settle(accepted.request_id, quantity, "set");
@@ -116,12 +121,17 @@ export class Shop {
 
   // settle follows a request until it is decided.
   async #settle(requestId, quantity, kind) {
-    const wished = kind === "add" ? this.state.held + quantity : quantity;
+    const wished = kind === "add" || kind === "wait" ? this.state.held + quantity : quantity;
     this.#queued = true;
     try {
       for await (const request of follow(this.#api, requestId)) {
         if (request.status === "done") {
-          await this.#changed({ tone: "spoken", text: "It is in your cart." });
+          const offered = this.state.waiting;
+          await this.#changed(
+            offered
+              ? { tone: "good", text: "It is your turn. Check out before the time is up, or the next in line gets it." }
+              : { tone: "spoken", text: "It is in your cart." },
+          );
           if (request.reservation && this.state.held === 0) this.#fail({ status: 409, code: "hold_expired" });
           return;
         }
@@ -129,7 +139,7 @@ export class Shop {
           await this.#readCart();
           return await this.#changed({ tone: "bad", text: failureText(request, this.state.held) });
         }
-        this.#set({ wished, position: request.position, message: null });
+        this.#set({ wished, position: request.position, waiting: request.status === "waiting", message: null });
       }
     } finally {
       this.#queued = false;
@@ -139,7 +149,7 @@ export class Shop {
   // changed reads the cart after a change, and lets the other tabs read it too.
   async #changed(message) {
     await this.#readCart();
-    this.#set({ wished: null, position: undefined, message });
+    this.#set({ wished: null, position: undefined, waiting: false, message });
     this.#tabs.postMessage("changed");
   }
 
@@ -179,7 +189,7 @@ export class Shop {
       await this.#readCart().catch(() => {}); // the error is reported below
       this.#fail(error);
     } finally {
-      this.#set({ busy: false, wished: null, position: undefined });
+      this.#set({ busy: false, wished: null, position: undefined, waiting: false });
     }
   }
 

@@ -2,7 +2,7 @@
 // that contains HTML is shown as it is written.
 
 import { formatHold, formatSale } from "./clock.js";
-import { queueText, units } from "./words.js";
+import { lineText, queueText, units } from "./words.js";
 
 const QUANTITY_MAX = 10; // where the settings have no limit
 const LOW = 5; // units left that are worth a warning
@@ -64,7 +64,7 @@ export class View {
     byId("order").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#step(0);
-      if (byId("submit").ariaDisabled !== "true") shop.order(this.#quantity.valueAsNumber);
+      if (byId("submit").ariaDisabled !== "true") shop.order(this.#quantity.valueAsNumber, this.#isOut());
     });
     this.#quantity.addEventListener("input", () => this.#renderOrder());
   }
@@ -122,6 +122,20 @@ export class View {
     return Date.parse(this.#settings.sale_starts_at) <= now && now < Date.parse(this.#settings.sale_ends_at);
   }
 
+  // isOut reports whether the next units are for those in line.
+  #isOut() {
+    const { stock } = this.#state;
+    return isCounted(stock) && stock.available <= 0;
+  }
+
+  // closedLabel says when the sale begins, if it does on this day.
+  #closedLabel() {
+    const starts = new Date(this.#settings.sale_starts_at);
+    const now = new Date(this.#clock.now());
+    if (starts <= now || starts.toDateString() !== now.toDateString()) return "Not on sale";
+    return `Not on sale before ${starts.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`;
+  }
+
   #renderSale(now) {
     const starts = Date.parse(this.#settings.sale_starts_at);
     const ends = Date.parse(this.#settings.sale_ends_at);
@@ -143,18 +157,16 @@ export class View {
 
   // The label of the button says what it would do.
   #renderOrder() {
-    const { held, busy, loaded, stock, wished } = this.#state;
-    const out = isCounted(stock) && stock.available <= 0;
-    const gone = out && stock.reserved <= 0;
+    const { held, busy, loaded, waiting, wished } = this.#state;
     const same = held > 0 && this.#quantity.valueAsNumber === held;
     let label = "Add to cart";
-    if (!this.#isOpen()) label = "Not on sale";
+    if (!this.#isOpen()) label = this.#closedLabel();
+    else if (waiting) label = "In line";
     else if (wished !== null) label = "One moment…";
     else if (held > 0) label = same ? "In your cart" : "Update cart";
-    else if (gone) label = "Sold out";
-    else if (out) label = "Try to get one";
+    else if (this.#isOut()) label = "Join the waiting list";
     show("submit", label);
-    const disabled = !this.#isOpen() || busy || !loaded || same || (gone && held === 0);
+    const disabled = !this.#isOpen() || busy || !loaded || same;
     byId("submit").ariaDisabled = String(disabled);
     byId("less").ariaDisabled = String(busy || this.#quantity.valueAsNumber <= 1);
     byId("more").ariaDisabled = String(busy || this.#quantity.valueAsNumber >= Number(this.#quantity.max));
@@ -168,12 +180,12 @@ export class View {
     const quantity = state.wished ?? state.held;
     card.hidden = quantity === 0;
     card.classList.toggle("queued", queued);
-    show("card-title", queued ? queueText(state.position) : "Held for you");
+    show("card-title", !queued ? "Held for you" : state.waiting ? lineText(state.position) : queueText(state.position));
     byId("hold-left").hidden = queued || state.expiresAt === null;
     byId("hold-bar").hidden = queued || state.expiresAt === null;
     byId("held-actions").hidden = queued;
     byId("queue-actions").hidden = !queued || state.position === undefined;
-    show("leave", state.held === 0 ? "Leave the queue" : "Remove everything");
+    show("leave", state.held > 0 ? "Remove everything" : state.waiting ? "Leave the waiting list" : "Leave the queue");
     for (const id of ["checkout", "extend", "remove"]) byId(id).ariaDisabled = String(state.busy);
     show("line-item", `${quantity} × ${this.#settings.name}`);
     show("line-total", money(this.#settings.price, quantity));
@@ -191,12 +203,12 @@ export class View {
   // announce tells a screen reader what has changed. A position that changes
   // each second is repeated less often.
   #announce() {
-    const { message, wished, position, expiresAt } = this.#state;
+    const { message, wished, position, waiting, expiresAt } = this.#state;
     if (message && message.text !== this.#announced.message) {
       const held = expiresAt !== null && message.tone !== "bad" ? ` Held for you, ${formatHold(expiresAt - this.#clock.now())} left.` : "";
       this.#say(message.text + held);
     } else if (wished !== null && position !== undefined && Date.now() - this.#announced.at > ANNOUNCE_EVERY) {
-      this.#say(queueText(position));
+      this.#say(waiting ? lineText(position) : queueText(position));
     }
     this.#announced.message = message?.text;
   }

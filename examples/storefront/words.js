@@ -52,3 +52,11 @@ export function queueText(position) {
   if (position >= 1000) return "Queued, more than 1,000 ahead of you";
   return `Queued, ${position} ahead of you`;
 }
+
+// lineText says where in the waiting list a request is.
+export function lineText(position) {
+  if (position === null || position === undefined) return "On the waiting list";
+  if (position === 1) return "On the waiting list, you are next";
+  if (position >= 10_000) return "On the waiting list, behind 10,000 or more";
+  return `On the waiting list, place ${position}`;
+}
