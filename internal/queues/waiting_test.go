@@ -14,6 +14,8 @@ import (
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/carts"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/testkit"
@@ -327,5 +329,34 @@ func TestWaitingStorm(t *testing.T) {
 			})
 			stop()
 		})
+	}
+}
+
+// A worker that dies in the middle of an offer leaves nothing behind: the first in
+// line is offered the unit, once, by another worker.
+func TestOfferDies(t *testing.T) {
+	t.Parallel()
+	const stepsMin = 4 // the poll; the claim; the decision; the writes
+	for step := 1; ; step++ {
+		f := newSeveral(t)
+		f.Stock("shoe", 1)
+		f.Submit("all", "shoe", 1)
+		first, second := f.SubmitAs(waiting("first", "shoe", 1)), f.SubmitAs(waiting("second", "shoe", 1))
+		f.tickAll()
+		f.release("all", "shoe")
+		victim, ended := pgtest.NewEnded(t, f.DB, step)
+		_, err := testkit.On(t, victim, lanes.Normal).Lane(queues.LaneConfig{}).Tick(t.Context())
+		if !ended.Load() {
+			if err != nil || step <= stepsMin {
+				t.Errorf("a tick that offers a unit has %d steps, want more than %d, and ends with %v", step-1, stepsMin, err)
+			}
+			return
+		}
+		f.Until("the first in line has the unit", func() bool {
+			f.tickAll()
+			return f.Get(first).Status == requests.Done
+		})
+		f.wantPosition(second, 1)
+		f.CheckInvariants()
 	}
 }
