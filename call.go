@@ -45,9 +45,8 @@ type CallOpts struct {
 	Wait time.Duration
 	// WaitForStock makes a request for units of a variant, or for any units of a
 	// block, wait in line if it comes up short: its status is then
-	// requests.Waiting. Units
-	// that become free are offered to those in line in their order, and held for
-	// Sale.ClaimSeconds.
+	// requests.Waiting. Units that become free are offered to the requests in line
+	// in their order, and held for Sale.ClaimSeconds.
 	WaitForStock bool
 	// Customer is who requests units: whose limits apply (Sale), and where
 	// metered commands are on the customer of Config.Rates and the subject of the

@@ -145,7 +145,7 @@ func columnsOfLine(requests []InLine) (tenants [][16]byte, variants []string, pl
 // is unknown, all that is asked for.
 const offerable = `
     SELECT CASE WHEN s.variant_id IS NULL OR NOT s.tracked OR s.backorder AND s.preorder_max IS NULL THEN ` + maxQuantityText + `
-                ELSE least(s.stock + coalesce(s.preorder_max, 0) - s.reserved + due.units, ` + maxQuantityText + `) END::integer AS units
+                ELSE greatest(0, least(s.stock + coalesce(s.preorder_max, 0) - s.reserved + due.units, ` + maxQuantityText + `)) END::integer AS units
     FROM (VALUES (1)) AS one
     LEFT JOIN inventory_stocks s ON s.tenant_id = line.tenant_id AND s.variant_id = line.variant_id
     CROSS JOIN LATERAL (
@@ -210,9 +210,9 @@ func Offerable(ctx context.Context, db audit.Querier) (variants []Ref, lines int
 
 // FittingSQL is a SQL query of the request ids of up to $3 requests of the
 // variant $1, $2 that wait in line and each fit what is free, the first in line
-// first; no more than there are units. It looks for the first of each quantity, so a long list of requests
-// that do not fit costs nothing. Of more than 100 quantities, it looks for the
-// least.
+// first; no more than there are units. It looks for the first of each quantity,
+// so a long list of requests that do not fit costs nothing. Of more than 100
+// quantities, it looks for the least.
 const FittingSQL = `
 WITH RECURSIVE free AS MATERIALIZED (
     SELECT free.units
