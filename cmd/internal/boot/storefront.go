@@ -74,8 +74,7 @@ func (d *demoShop) open(ctx context.Context) (storefront.Settings, error) {
 	// The next visitor needs it too, even if this one leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTime)
 	defer cancel()
-	starts := time.Now().UTC().Truncate(time.Second).Add(demoCountdown)
-	err := stockStorefront(ctx, d.api, starts)
+	err := stockStorefront(ctx, d.api)
 	key := ""
 	if err == nil {
 		key, err = d.local.makeKey(ctx, d.api.calls, storefrontKey, d.dir)
@@ -84,6 +83,7 @@ func (d *demoShop) open(ctx context.Context) (storefront.Settings, error) {
 		d.local.program.Log.WarnContext(ctx, "the storefront is closed", "error", err)
 		return storefront.Settings{}, err
 	}
+	starts := time.Now().UTC().Truncate(time.Second).Add(demoCountdown)
 	d.settings = &storefront.Settings{
 		Key: key, VariantID: demoVariant, Name: demoName, Price: storefront.Price{Amount: demoPriceCents, Currency: "EUR"},
 		MaxPerCart: demoMaxPerCart, ExtendSeconds: int32(demoExtend / time.Second),
@@ -94,25 +94,20 @@ func (d *demoShop) open(ctx context.Context) (storefront.Settings, error) {
 
 // stockStorefront makes the storefront's variant, pinned to the hot lane so
 // that a request has a position in its queue. An existing variant keeps its
-// stock, and is sold from now on. Two programs that start at the same time may
-// both set the stock.
-func stockStorefront(ctx context.Context, api *API, starts time.Time) error {
+// stock. Two programs that start at the same time may both set the stock.
+func stockStorefront(ctx context.Context, api *API) error {
 	shop, err := api.client.Tenant(ctx, devTenant)
 	if err != nil {
 		return err
 	}
-	patch := holdfast.StockPatch{
-		Sale: &holdfast.Sale{StartsAt: &starts, EndsAt: new(starts.Add(demoSale)), ClaimSeconds: new(int32(demoClaim / time.Second))},
-	}
 	_, err = shop.Stock(ctx, demoVariant)
-	switch {
-	case errors.Is(err, holdfast.ErrUnknownVariant):
-		patch.Stock, patch.HoldTTLSeconds, patch.MaxPerCart = new(int64(demoUnits)), new(int32(demoHold/time.Second)), new(int32(demoMaxPerCart))
-		patch.Lane = new(lanes.WishHot)
-	case err != nil:
+	if !errors.Is(err, holdfast.ErrUnknownVariant) {
 		return err
 	}
-	_, err = shop.SetStock(ctx, demoVariant, patch, nil)
+	_, err = shop.SetStock(ctx, demoVariant, holdfast.StockPatch{
+		Stock: new(int64(demoUnits)), HoldTTLSeconds: new(int32(demoHold / time.Second)), MaxPerCart: new(int32(demoMaxPerCart)),
+		Lane: new(lanes.WishHot), Sale: &holdfast.Sale{ClaimSeconds: new(int32(demoClaim / time.Second))},
+	}, nil)
 	return err
 }
 
