@@ -80,8 +80,15 @@ func explained(e *Entry, line *Timeline, slowdown int) bool {
 	if slices.ContainsFunc(benign, func(text string) bool { return strings.Contains(e.Text, text) }) {
 		return true
 	}
-	if e.SQLState == "55P03" && slices.ContainsFunc(e.More, func(line string) bool { return strings.Contains(line, "inventory_stocks") }) {
+	mentions := func(text string) bool {
+		return slices.ContainsFunc(e.More, func(line string) bool { return strings.Contains(line, text) })
+	}
+	switch {
+	case e.SQLState != "55P03":
+	case mentions("inventory_stocks"):
 		return true // a direct decision or a group of verbs continues without a stock whose lock it did not get within 100 ms
+	case mentions("parent AS MATERIALIZED"):
+		return true // two drains decide parts of one request, and the second one tries its batch again
 	}
 	// The server reads the clock before it writes the line, and writes
 	// milliseconds.
