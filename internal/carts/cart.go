@@ -117,10 +117,7 @@ func TransferTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, from, to, cu
 	if err := mustHaveDecided(ctx, tx, tenantID, from); err != nil {
 		return nil, fmt.Errorf("transfer cart %s: %w", from, err)
 	}
-	of := func(cartID string) requestrows.CartVariant {
-		return requestrows.CartVariant{TenantID: tenantID, CartID: cartID}
-	}
-	if err := requestrows.MoveWaitingTx(ctx, tx, of(from), of(to), customerID); err != nil {
+	if err := requestrows.MoveWaitingTx(ctx, tx, tenantID, from, to, customerID); err != nil {
 		return nil, err
 	}
 	return inventory.TransferCartTx(ctx, tx, tenantID, from, to, customerID, origin)

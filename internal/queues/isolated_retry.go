@@ -103,7 +103,8 @@ func (d *Drain) RunRetries(ctx context.Context, limit int) (total Report, err er
 // attempt decides a claimed request, guarded by the epoch of its claim. Only
 // errors of the request itself count as attempts and end it. An attempt does
 // not count after an outage, while another transaction has locked a hold on
-// which it depends, or while a breaker is open and the request is not too old. If even that cannot be written, the claim lapses.
+// which it depends, or while a breaker is open and the request is not too old; one
+// that may wait in line never is. If even that cannot be written, the claim lapses.
 func (d *Drain) attempt(ctx context.Context, r requests.Request) (report Report, err error) {
 	decided, failure := d.decideOne(ctx, r)
 	switch {
@@ -116,7 +117,7 @@ func (d *Drain) attempt(ctx context.Context, r requests.Request) (report Report,
 	case !isRowError(ctx, failure):
 		d.requeue(ctx, r)
 		return Report{}, failure
-	case !d.recordFailure(ctx, r, decided, failure) && !d.isTooOld(&r, r.UpdatedAt):
+	case !d.recordFailure(ctx, r, decided, failure) && (r.Kind == requests.Wait || !d.isTooOld(&r, r.UpdatedAt)):
 		d.requeue(ctx, r)
 	case int(r.Attempts) >= d.config.Retry.AttemptsMax && r.OpenParts == nil: // its parts may hold units
 		report, err = d.end(ctx, r, failure)

@@ -221,7 +221,8 @@ const retryBatch = 20
 const queryTimeout = 15 * time.Second
 
 // Tick makes one pass over every slot that has work and that the process
-// serves, over the waiting lists, and over isolated retries that are due. It drains a slot for at most
+// serves, over the waiting lists, and over isolated retries that are due. It
+// drains a slot for at most
 // the tick interval, so that a busy slot does not delay the others.
 func (l *Lane) Tick(ctx context.Context) (Report, error) {
 	slots, retries, err := l.due(ctx)

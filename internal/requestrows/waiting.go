@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -121,9 +122,9 @@ WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status = 'waiting'`
 //
 // The transaction must be READ COMMITTED: an older snapshot would miss requests
 // that are in line by now.
-func MoveWaitingTx(ctx context.Context, tx pgx.Tx, from, to CartVariant, customerID string) error {
-	if _, err := tx.Exec(ctx, moveWaitingSQL, from.TenantID, from.CartID, to.CartID, customerID); err != nil {
-		return fmt.Errorf("move what cart %s waits for: %w", from.CartID, err)
+func MoveWaitingTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, from, to, customerID string) error {
+	if _, err := tx.Exec(ctx, moveWaitingSQL, tenantID, from, to, customerID); err != nil {
+		return fmt.Errorf("move what cart %s waits for: %w", from, err)
 	}
 	return nil
 }
