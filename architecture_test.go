@@ -114,6 +114,7 @@ var owners = map[string]string{
 	"kits":                 "internal/inventory",
 	"stock_groups":         "internal/inventory",
 	"waiting_requests":     "internal/inventory",
+	"allotments":           "internal/inventory",
 	"postings":             "internal/unitrows",
 	"expiring_tokens":      "internal/tokens",
 	"budget_ledger":        "metered",

@@ -48,6 +48,9 @@ type CallOpts struct {
 	// requests.Waiting. Units that become free are offered to the requests in line
 	// in their order, and held for Sale.ClaimSeconds.
 	WaitForStock bool
+	// Allotment is from which allotment of the variant units are requested (Add,
+	// Set); empty: from those that are for sale to all.
+	Allotment string
 	// Customer is who requests units: whose limits apply (Sale), and where
 	// metered commands are on the customer of Config.Rates and the subject of the
 	// admission token; the cart's id if it is empty. AdmissionToken is spent if

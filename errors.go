@@ -50,6 +50,9 @@ var (
 	// ErrUnknownGroup means that no variant of the tenant is in the group, and that
 	// it was not set (Group).
 	ErrUnknownGroup = inventory.ErrUnknownGroup
+	// ErrUnknownAllotment means that the variant has no such allotment, or that it
+	// has ended (Allotment, EndAllotment).
+	ErrUnknownAllotment = inventory.ErrUnknownAllotment
 	// ErrPartOfKit means that the units cannot be given back alone, because they
 	// are held for a kit: remove the kit (Remove, Release, CommitPart).
 	ErrPartOfKit = inventory.ErrPartOfKit

@@ -56,7 +56,8 @@ func (t *Tenant) AddTx(ctx context.Context, tx pgx.Tx, cart, variant string, qua
 
 // Set requests that the cart holds quantity units of a variant, in place of
 // those that it holds: the old hold is released and the new one made, both or
-// neither.
+// neither. What the cart holds from an allotment is changed with
+// CallOpts.Allotment only.
 //
 // Errors: as Add.
 func (t *Tenant) Set(ctx context.Context, cart, variant string, quantity int32, opts *CallOpts) (Outcome, error) {
@@ -172,6 +173,12 @@ func (t *Tenant) described(s requestrows.Submission, opts *CallOpts) (requestrow
 			return s, &InvalidError{Field: "wait_for_stock", Message: "is for units of a variant, or any units of a block"}
 		}
 		s.Kind = requests.Wait
+	}
+	if opts != nil && opts.Allotment != "" {
+		if s.Units != nil || s.Lines != nil {
+			return s, &InvalidError{Field: "allotment", Message: "is for units of a variant"}
+		}
+		s.Units = &requests.Units{Allotment: opts.Allotment}
 	}
 	if s.IdempotencyKey == "" {
 		return s, nil

@@ -139,7 +139,7 @@ func (t *Tenant) ExtendHoldTx(ctx context.Context, tx pgx.Tx, id uuid.UUID, by t
 // Errors: ErrNotFound.
 func (t *Tenant) Reservation(ctx context.Context, id uuid.UUID) (Reservation, error) {
 	r, err := reservations.Get(ctx, t.client.db, t.TenantID, id)
-	if err == nil && r.ResourceKind != inventory.Kind {
+	if err == nil && (r.ResourceKind != inventory.Kind || r.IsSetAside()) {
 		return Reservation{}, ErrNotFound
 	}
 	return r, vocabulary(err)

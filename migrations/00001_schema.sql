@@ -164,13 +164,34 @@ CREATE TABLE waiting_requests (
 -- The first in line of each quantity.
 CREATE INDEX waiting_requests_fit_idx ON waiting_requests (tenant_id, variant_id, quantity, place);
 
+-- Units that are set aside for a channel or a voucher until expires_at. Those that
+-- are left are held by reservation_id, whose holder is '/'. A hold from the
+-- allotment has its id. quantity is what is left and what was taken: units that are
+-- released go back to it, until it has ended.
+CREATE TABLE allotments (
+    tenant_id      uuid        NOT NULL,
+    variant_id     text        NOT NULL,
+    allotment_id   text        NOT NULL,
+    quantity       bigint      NOT NULL,
+    expires_at     timestamptz NOT NULL,
+    reservation_id uuid        NOT NULL,
+    created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT allotments_pkey PRIMARY KEY (tenant_id, variant_id, allotment_id),
+    CONSTRAINT allotments_id_length CHECK (char_length(allotment_id) BETWEEN 1 AND 128),
+    CONSTRAINT allotments_quantity_positive CHECK (quantity > 0)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX allotments_expires_idx ON allotments (expires_at);
+
 -- The status table. lane and slot are a hint that admission sets, and never
 -- change. Only an isolated retry sets claim_expires_at. A request of the kind wait
 -- that came up short has the status waiting, and a row in waiting_requests.
 --
 -- units are the units of a block that the caller wants:
--- {"unit_ids":["A1","A2"]}, {"any_of":true} or {"contiguous":true}; NULL for a
--- request that names a variant and a quantity. trace_parent is the W3C trace
+-- {"unit_ids":["A1","A2"]}, {"any_of":true} or {"contiguous":true}; or the allotment
+-- whose units it wants: {"allotment":"fans"}. NULL for a request that names a
+-- variant and a quantity. trace_parent is the W3C trace
 -- context of a sampled call, to which the traces of its decision and of later
 -- reads are linked; NULL for all other requests. customer_id is whose limits
 -- apply, here and in reservations; NULL: the cart is its own customer.
@@ -248,7 +269,9 @@ CREATE INDEX reservation_requests_parent_idx ON reservation_requests (tenant_id,
 -- extends it. kit_id is the kit that the hold is a part of, and part_of the
 -- reservation of which this one was committed as a part. returned_quantity is how
 -- many of its units came back after the commit, NULL for none; they are no longer
--- among its unit_ids. No index mentions a column that an ending changes, so an
+-- among its unit_ids. allotment_id is the allotment whose units the hold took. What is left
+-- of an allotment is a reservation with it and the holder '/', which has 0 units once
+-- all are taken. No index mentions a column that an ending changes, so an
 -- ending writes no index.
 CREATE TABLE reservations (
     tenant_id       uuid        NOT NULL,
@@ -260,6 +283,7 @@ CREATE TABLE reservations (
     holder_id       text        NOT NULL,
     customer_id     text,
     kit_id          text,
+    allotment_id    text,
     part_of         uuid,
     checkout_id     uuid,
     quantity        bigint      NOT NULL,
@@ -272,7 +296,7 @@ CREATE TABLE reservations (
     ended_at        timestamptz,
     dismissed_at    timestamptz,
     CONSTRAINT reservations_pkey PRIMARY KEY (tenant_id, reservation_id),
-    CONSTRAINT reservations_quantity_positive CHECK (quantity > 0),
+    CONSTRAINT reservations_quantity_positive CHECK (quantity > 0 OR quantity = 0 AND holder_id = '/' AND allotment_id IS NOT NULL),
     CONSTRAINT reservations_returned_bounds CHECK (returned_quantity IS NULL OR returned_quantity BETWEEN 1 AND quantity AND status = 'committed'),
     CONSTRAINT reservations_status_known CHECK (status IN ('held', 'committed', 'released', 'expired')),
     CONSTRAINT reservations_ended_once CHECK ((status = 'held') = (ended_at IS NULL)),
@@ -650,6 +674,8 @@ DROP TABLE reservation_marks;
 DROP TABLE reservations;
 
 DROP TABLE reservation_requests;
+
+DROP TABLE allotments;
 
 DROP TABLE waiting_requests;
 

@@ -49,6 +49,7 @@ type Reason string
 const (
 	OutOfStock     Reason = Reason(inventory.OutOfStock)
 	UnknownVariant Reason = Reason(inventory.UnknownVariant)
+	NoAllotment    Reason = Reason(inventory.NoAllotment)
 	LimitExceeded  Reason = Reason(inventory.LimitExceeded)
 	NotOnSale      Reason = Reason(inventory.NotOnSale)
 	NotAllowed     Reason = Reason(inventory.NotAllowed)
@@ -58,7 +59,8 @@ const (
 	InternalError  Reason = "internal_error"
 )
 
-// Units is which units of a block a request asks for. One of the fields is set.
+// Units is which units of a block a request asks for, or the allotment of a variant.
+// One of the fields is set.
 type Units struct {
 	// IDs are the units, as many as the request's quantity.
 	IDs []string `json:"unit_ids,omitempty"`
@@ -66,6 +68,9 @@ type Units struct {
 	Any bool `json:"any_of,omitempty"`
 	// Contiguous asks for any neighbours: units with consecutive positions.
 	Contiguous bool `json:"contiguous,omitempty"`
+	// Allotment asks for units that are set aside. To set a quantity changes what
+	// the cart holds from it.
+	Allotment string `json:"allotment,omitempty"`
 }
 
 // Lines is what a request of kind Several asks for.
@@ -77,8 +82,8 @@ type Lines struct {
 	Partial bool `json:"partial,omitempty"`
 }
 
-// Line is a line of a request: units of a variant or of a block (VariantID and
-// Units), of one of several variants (OneOf), or a kit (KitID).
+// Line is a line of a request: units of a variant, of its allotment or of a block
+// (VariantID and Units), of one of several variants (OneOf), or a kit (KitID).
 type Line struct {
 	VariantID string `json:"variant_id,omitempty"`
 	// Quantity is in units, or in kits, 1 to 1,000,000.
@@ -118,8 +123,9 @@ type Request struct {
 	Kind              Kind
 	CartID, VariantID string
 	Quantity          int32
-	// Units is which units of a block the request asks for; nil for a request
-	// for a variant, which may be a block too: then any units will do.
+	// Units is which units of a block the request asks for, or from which
+	// allotment; nil for a request for a variant, which may be a block too: then
+	// any units will do.
 	Units *Units
 	// Lines are those of a request of kind Several, whose VariantID is
 	// SeveralVariants, and whose Quantity is that of all lines.

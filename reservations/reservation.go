@@ -28,6 +28,7 @@ import (
 //	UnitIDs                   []string   // units with their own identity
 //	CheckoutID                uuid.UUID  // the checkout of a variant's hold
 //	KitID                     string     // the kit that a variant's hold is a part of
+//	AllotmentID               string     // the allotment from which a variant's hold was taken
 //	ReturnedQuantity          int64      // of Quantity, back after the commit
 //	PartOf                    uuid.UUID  // the reservation of which it was committed as a part
 //
@@ -119,7 +120,7 @@ func ParseEvent(r audit.Record) (event Event, ok bool, err error) {
 	switch r.Action {
 	case reservationrows.EventHeld, reservationrows.EventExtended, reservationrows.EventCommitted,
 		reservationrows.EventReleased, reservationrows.EventExpired,
-		reservationrows.EventReduced, reservationrows.EventMoved, reservationrows.EventReturned:
+		reservationrows.EventResized, reservationrows.EventMoved, reservationrows.EventReturned:
 	default:
 		return Event{}, false, nil
 	}

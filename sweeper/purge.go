@@ -24,7 +24,7 @@ import (
 // PurgeReport is what one purge deleted.
 type PurgeReport struct {
 	Requests        int64 `json:"requests"`
-	Reservations    int64 `json:"reservations"`
+	Reservations    int64 `json:"reservations"` // and allotments
 	IdempotencyKeys int64 `json:"idempotency_keys"`
 	AuditRows       int64 `json:"audit_rows"`
 	Checkouts       int64 `json:"checkouts"`
@@ -123,6 +123,7 @@ func (s *Sweeper) purgeOthers(ctx context.Context, report *PurgeReport) error {
 			purged, err := reservationrows.PurgeEnded(ctx, s.db, ended, purge.Batch)
 			return purged.Count, err
 		}},
+		{&report.Reservations, func() (int64, error) { return inventory.PurgeAllotments(ctx, s.db, ended.Retention, purge.Batch) }},
 		{&report.IdempotencyKeys, func() (int64, error) { return tenants.PurgeKeys(ctx, s.db, retention, purge.Batch) }},
 	}
 	if s.config.AuditRetention > 0 {

@@ -54,7 +54,8 @@ const holdMatches = `q.request_id IS NOT NULL AND r.reservation_id IS NOT NULL A
         OR r.kit_id IS DISTINCT FROM q.kit_id
         OR r.held_at NOT BETWEEN q.updated_at - @margin::interval AND q.updated_at + @margin::interval)`
 
-const holdHasRequest = `r.resource_kind = 'inventory.variant' AND r.held_at >= @since::timestamptz + @margin::interval AND q.request_id IS NULL AND r.part_of IS NULL`
+const holdHasRequest = `r.resource_kind = 'inventory.variant' AND r.held_at >= @since::timestamptz + @margin::interval AND q.request_id IS NULL AND r.part_of IS NULL
+        AND (r.holder_id <> '/' OR r.allotment_id IS NULL)`
 
 // A hold that was due when the set was decided expires later and does not
 // count. A hold recorded after the set's own hold is later, even if its times
@@ -64,6 +65,7 @@ const setReplaced = `CASE WHEN q.kind = 'set' AND q.status = 'done' AND a.moved_
         FROM reservations AS other
         WHERE other.tenant_id = r.tenant_id AND other.holder_id = r.holder_id
           AND other.resource_kind = r.resource_kind AND other.resource_key = r.resource_key
+          AND other.allotment_id IS NOT DISTINCT FROM r.allotment_id
           AND other.held_at < r.held_at AND other.expires_at > r.held_at
           AND (other.ended_at IS NULL OR other.ended_at > r.held_at)
           AND (

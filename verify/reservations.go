@@ -30,7 +30,9 @@ const timesBackwards = `(r.ended_at < r.held_at AND a.ended_id > a.held_id AND a
 
 // What is due is searched for from a mark on: of a variant by the drains and the
 // reads of its stock, of a kind by the sweeps.
-const dueFound = `CASE WHEN r.status = 'held' THEN
+//
+// No unit is due of an allotment whose units were all taken.
+const dueFound = `CASE WHEN r.status = 'held' AND r.quantity > 0 THEN
         r.expires_at < (SELECT m.due_from FROM reservation_marks AS m WHERE m.resource_kind = r.resource_kind)
         OR (r.resource_kind = 'inventory.variant'
             AND r.expires_at < (SELECT s.due_from FROM inventory_stocks AS s WHERE s.tenant_id = r.tenant_id AND s.variant_id = r.resource_key)) END`
@@ -48,4 +50,5 @@ var reservationChecks = []targetCheck{
 }
 
 var lifetimeCheck = targetCheck{"lifetime_capped", "No deadline is further from the first hold than the lifetime cap.",
-	`r.expires_at > r.first_held_at + @lifetime_max::interval AND r.checkout_id IS NULL`}
+	`r.expires_at > r.first_held_at + @lifetime_max::interval AND r.checkout_id IS NULL
+        AND (r.holder_id <> '/' OR r.allotment_id IS NULL)`}

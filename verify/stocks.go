@@ -11,7 +11,7 @@ FULL JOIN (
     WHERE r.resource_kind = 'inventory.variant' AND r.status = 'held'
     GROUP BY r.tenant_id, r.resource_key
 ) AS held USING (tenant_id, variant_id)
-WHERE s.reserved IS NULL OR s.reserved <> coalesce(held.quantity, 0)`
+WHERE s.reserved IS NULL AND held.quantity > 0 OR s.reserved <> coalesce(held.quantity, 0)`
 
 const stockBoundsSQL = `
 SELECT s.tenant_id, s.variant_id, s.stock, s.reserved, s.tracked, s.backorder
@@ -102,11 +102,33 @@ WHERE ((last.after->>'tracked')::boolean, (last.after->>'backorder')::boolean, (
        (last.after->>'max_per_cart')::integer, last.after->>'lane', last.after->>'admission', (last.after->>'preorder_max')::bigint, last.after->'sale')
       IS DISTINCT FROM (s.tracked, s.backorder, s.hold_ttl_seconds, s.max_per_cart, s.lane, s.admission, s.preorder_max, s.sale)`
 
+// What is left of an allotment is held until its end. What carts hold from it is
+// not more than was taken.
+const allotmentHeldSQL = `
+SELECT a.tenant_id, a.variant_id, a.allotment_id, a.quantity, a.expires_at, rest.status, rest.quantity AS left, taken.held
+FROM allotments AS a
+LEFT JOIN reservations AS rest ON rest.tenant_id = a.tenant_id AND rest.reservation_id = a.reservation_id
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(r.quantity), 0) AS held
+    FROM reservations AS r
+    WHERE r.tenant_id = a.tenant_id AND r.resource_key = a.variant_id AND r.resource_kind = 'inventory.variant' AND r.status = 'held'
+      AND r.quantity > 0 AND r.allotment_id = a.allotment_id AND r.holder_id <> '/'
+) AS taken
+WHERE a.expires_at > @now::timestamptz + @margin::interval
+  AND (rest.status = 'held' AND rest.holder_id = '/' AND rest.resource_key = a.variant_id AND rest.allotment_id = a.allotment_id
+       AND rest.expires_at = a.expires_at AND rest.quantity BETWEEN 0 AND a.quantity - taken.held) IS NOT TRUE
+UNION ALL
+SELECT r.tenant_id, r.resource_key, r.allotment_id, r.quantity, r.expires_at, r.status, r.quantity, NULL
+FROM reservations AS r
+WHERE r.resource_kind = 'inventory.variant' AND r.status = 'held' AND r.holder_id = '/' AND r.expires_at > @now::timestamptz + @margin::interval
+  AND NOT EXISTS (SELECT FROM allotments AS a WHERE a.tenant_id = r.tenant_id AND a.reservation_id = r.reservation_id)`
+
 var stockChecks = []tableCheck{
 	{name: "stock_reserved", meaning: "Every variant's reserved is the sum of its holds.", sql: stockReservedSQL, changedSQL: changedReservedSQL},
 	{name: "stock_bounds", meaning: "Reserved is between 0 and stock, unless the variant allows backorder or is not tracked.", sql: stockBoundsSQL, changed: true},
 	{name: "stock_accounted", meaning: "A stock is what it was last set or adjusted to, less what was committed since.", sql: stockAccountedSQL, changed: true},
 	{name: "stock_recorded", meaning: "Every stock has an audit row that made it.", sql: stockRecordedSQL},
 	{name: "stock_chained", meaning: "Each change of a stock starts from what the previous one left, less what was committed between them.", sql: stockChainedSQL, changed: true},
+	{name: "allotment_held", meaning: "What is left of every allotment is held until its end, and carts hold no more than was taken from it.", sql: allotmentHeldSQL},
 	{name: "stock_settings", meaning: "A stock's settings are those that its last audit row recorded.", sql: stockSettingsSQL, changed: true},
 }

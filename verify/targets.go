@@ -81,7 +81,7 @@ const recordOfTarget = `
     SELECT summary.*, rows[cardinality(rows)] AS last,
            CASE rows[cardinality(rows)].action
                WHEN 'reservation.extended' THEN 'held'
-               WHEN 'reservation.reduced' THEN 'held'
+               WHEN 'reservation.resized' THEN 'held'
                WHEN 'reservation.moved' THEN 'held'
                WHEN 'reservation.returned' THEN 'committed'
                ELSE substr(rows[cardinality(rows)].action, length('reservation.') + 1)
@@ -96,7 +96,7 @@ const recordOfTarget = `
                min(audit_id) FILTER (WHERE ending) AS ended_id,
                min(created_at) FILTER (WHERE ending) AS ended_recorded_at,
                max(created_at) FILTER (WHERE of_hold) AS reservation_recorded_at,
-               sum((before->>'quantity')::bigint - quantity) FILTER (WHERE action = 'reservation.reduced') AS reduced_by,
+               sum((before->>'quantity')::bigint - quantity) FILTER (WHERE action = 'reservation.resized') AS reduced_by,
                count(*) FILTER (WHERE action = 'reservation.moved') AS moved_rows,
                array_agg(line.row) FILTER (WHERE of_hold) AS rows,
                array_agg(` + stateBefore + `) FILTER (WHERE of_hold) AS befores,
@@ -129,9 +129,9 @@ const (
                    CASE WHEN before ? 'expires_at' THEN (before->>'expires_at')::timestamptz ELSE expires_at END,
                    CASE WHEN before ? 'checkout_id' THEN (before->>'checkout_id')::uuid ELSE checkout_id END,
                    CASE WHEN before ? 'unit_ids' THEN nullif(before->'unit_ids', 'null') ELSE unit_ids END) END`
-	stateAfter = `ROW(action IN ('reservation.held', 'reservation.extended', 'reservation.reduced', 'reservation.moved'),
+	stateAfter = `ROW(action IN ('reservation.held', 'reservation.extended', 'reservation.resized', 'reservation.moved'),
                    resource_kind, resource_key, resource_window, holder_id, quantity, expires_at, checkout_id, unit_ids)`
-	notItsAction = `action NOT IN ('reservation.held', 'reservation.extended', 'reservation.reduced', 'reservation.moved', 'reservation.committed',
+	notItsAction = `action NOT IN ('reservation.held', 'reservation.extended', 'reservation.resized', 'reservation.moved', 'reservation.committed',
                        'reservation.returned', 'reservation.released', 'reservation.expired')
                    OR before IS NOT NULL AND action = 'reservation.held'
                    OR (release_reason IS NOT NULL) <> (action IN ('reservation.released', 'reservation.expired'))

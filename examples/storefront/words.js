@@ -14,6 +14,7 @@ const reasons = {
   quantity_not_allowed: (held) => `This is not sold in that quantity. ${keeps(held)}`,
   limit_exceeded: (held) => `That is more than a cart may hold at one time. ${keeps(held)}`,
   unknown_variant: () => "This product is not on sale.",
+  unknown_allotment: (held) => `These are no longer set aside for you. ${keeps(held)}`,
   cancelled: (held) => `You left the queue. ${keeps(held)}`,
   expired_in_queue: (held) => `The queue was too long for your request. Please try again. ${keeps(held)}`,
   internal_error: (held) => `We could not handle your request. Please try again. ${keeps(held)}`,

@@ -36,7 +36,7 @@ const (
 	prefix   = "reservation."
 	held     = prefix + "held" // has no state before it
 	extended = prefix + "extended"
-	reduced  = prefix + "reduced"
+	resized  = prefix + "resized"
 	moved    = prefix + "moved"
 	returned = prefix + "returned"
 )
@@ -45,7 +45,7 @@ const (
 // leaves the status.
 func status(action string) string {
 	switch action {
-	case extended, reduced, moved:
+	case extended, resized, moved:
 		return "held"
 	case returned:
 		return "committed"

@@ -296,6 +296,9 @@ func (t *transaction) replay(e earlier) {
 func (t *transaction) write(ctx context.Context, tx pgx.Tx) error {
 	var answered []tenants.AnsweredCall
 	var keys []requestrows.Key
+	if err := t.group.ReadAllotmentsTx(ctx, tx); err != nil {
+		return err
+	}
 	t.group.Decide()
 	for i := range t.members {
 		r := t.group.Members[i].Result

@@ -23,6 +23,7 @@ type cartParams struct {
 type addItemBody struct {
 	VariantID variantID `json:"variant_id,omitempty" example:"shirt-m"`
 	Quantity  int32     `json:"quantity,omitempty" doc:"Units." example:"2"`
+	Allotment allotment `json:"allotment,omitempty" example:"fan-club" doc:"With variant_id: the allotment whose units are wanted."`
 	UnitsWish
 	WaitForStock bool `json:"wait_for_stock,omitempty" doc:"With variant_id, or block and any_of: if too few units are free, the request waits in line for them."`
 }
@@ -31,6 +32,7 @@ func (b *addItemBody) fields() []field {
 	return []field{
 		{"variant_id", true, into(&b.VariantID, text[variantID](checkVariantID))},
 		{"quantity", true, into(&b.Quantity, whole[int32](1, inventory.MaxQuantity))},
+		{"allotment", false, into(&b.Allotment, text[allotment](checkAllotment))},
 		{"wait_for_stock", false, into(&b.WaitForStock, boolean())},
 	}
 }
@@ -45,7 +47,7 @@ func (s *service) addItem() endpoint[cartParams, addItemBody] {
 			"of these forms or one_of. All units of a request are held, or none; with partial, what there is of each line, in whole kits. Once a " +
 			"request of lines is finished, it has what was held for each. With wait_for_stock a request that comes up short has the status waiting, and " +
 			"its place in line as position. Units that become free are offered to those in line: the request is then done, and its reservation " +
-			"is held for claim_seconds.",
+			"is held for claim_seconds. Units of an allotment are held only for a request that names it.",
 		handle: func(ctx context.Context, req *request, p *cartParams, b *addItemBody) (response, error) {
 			if len(b.Lines) > 0 {
 				return s.submitLines(ctx, req, p.CartID, &b.UnitsWish)
@@ -57,7 +59,7 @@ func (s *service) addItem() endpoint[cartParams, addItemBody] {
 				return s.submitUnits(ctx, req, p.CartID, b)
 			}
 			return s.submit(req, string(p.CartID), func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
-				opts.WaitForStock = b.WaitForStock
+				opts.WaitForStock, opts.Allotment = b.WaitForStock, string(b.Allotment)
 				return s.tenant(req).Add(ctx, string(p.CartID), string(b.VariantID), b.Quantity, opts)
 			})
 		},
@@ -70,11 +72,15 @@ type itemParams struct {
 }
 
 type setItemBody struct {
-	Quantity int32 `json:"quantity" doc:"Units of the variant that the cart is to hold." example:"3"`
+	Quantity  int32     `json:"quantity" doc:"Units of the variant that the cart is to hold." example:"3"`
+	Allotment allotment `json:"allotment,omitempty" example:"fan-club" doc:"Change what the cart holds from this allotment. Otherwise what it holds from none is changed."`
 }
 
 func (b *setItemBody) fields() []field {
-	return []field{{"quantity", true, into(&b.Quantity, whole[int32](1, inventory.MaxQuantity))}}
+	return []field{
+		{"quantity", true, into(&b.Quantity, whole[int32](1, inventory.MaxQuantity))},
+		{"allotment", false, into(&b.Allotment, text[allotment](checkAllotment))},
+	}
 }
 
 func (s *service) setItem() endpoint[itemParams, setItemBody] {
@@ -83,9 +89,10 @@ func (s *service) setItem() endpoint[itemParams, setItemBody] {
 		summary: "Change how many units of a variant a cart holds",
 		doc: "Queues a request, as adding does. It is decided after the cart's earlier requests for the variant. The old hold is released " +
 			"and the new one made, both or neither. To hold none, remove the item. variant_id may be the id of a block: the cart keeps as many " +
-			"of its units as the quantity allows, and gets any others. While the cart holds units of the variant for a kit, it fails (part_of_kit).",
+			"of its units as the quantity allows, and gets any others. What the cart holds from an allotment is changed separately. While the cart holds units of the variant for a kit, it fails (part_of_kit).",
 		handle: func(ctx context.Context, req *request, p *itemParams, b *setItemBody) (response, error) {
 			return s.submit(req, string(p.CartID), func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
+				opts.Allotment = string(b.Allotment)
 				return s.tenant(req).Set(ctx, string(p.CartID), string(p.VariantID), b.Quantity, opts)
 			})
 		},

@@ -109,6 +109,7 @@ var rules = []struct {
 	{is(inventory.ErrUnknownUnit), notFound},
 	{is(inventory.ErrUnknownKit), notFound},
 	{is(inventory.ErrUnknownGroup), notFound},
+	{is(inventory.ErrUnknownAllotment), notFound},
 	{is(inventory.ErrPartOfKit), partOfKit},
 	{is(inventory.ErrCounted), notABlock},
 	{is(lanes.ErrUnknown), notFound},

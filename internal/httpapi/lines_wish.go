@@ -20,6 +20,7 @@ import (
 // of several variants, or of a block, or kits. It is exported for huma.
 type LineWish struct {
 	VariantID  variantID `json:"variant_id,omitempty" example:"shirt-m"`
+	Allotment  allotment `json:"allotment,omitempty" example:"fan-club" doc:"With variant_id: the allotment whose units are wanted."`
 	OneOf      []string  `json:"one_of,omitempty" doc:"Variants in the order of preference, in place of variant_id: the first that has all units serves the line. Unknown ones are skipped." example:"[\"shirt-m@berlin\",\"shirt-m@paris\"]"`
 	Split      bool      `json:"split,omitempty" doc:"With one_of: each variant gives what it has, in their order, until the quantity is reached."`
 	KitID      kitID     `json:"kit_id,omitempty" doc:"The kit that is wanted, quantity times, in place of a variant." example:"camping"`
@@ -37,6 +38,7 @@ func (w *LineWish) units() *UnitsWish {
 func (w *LineWish) fields() []field {
 	return []field{
 		{"variant_id", false, into(&w.VariantID, text[variantID](checkVariantID))},
+		{"allotment", false, into(&w.Allotment, text[allotment](checkAllotment))},
 		{"one_of", false, into(&w.OneOf, texts(requestrows.ChoiceMax))},
 		{"split", false, into(&w.Split, boolean())},
 		{"kit_id", false, into(&w.KitID, text[kitID](checkKitID))},
@@ -74,9 +76,12 @@ func (w *LineWish) check(given []string, prefix string, wrong fieldErrors) field
 		}
 		return w.units().checkUnits(given, prefix, wrong)
 	}
+	if has("allotment") && has("one_of") {
+		wrong = wrong.with(prefix+"allotment", "must be left out with one_of")
+	}
 	switch {
 	case has("kit_id"):
-		for _, name := range []string{"variant_id", "one_of", "split"} {
+		for _, name := range []string{"variant_id", "allotment", "one_of", "split"} {
 			if has(name) {
 				wrong = wrong.with(prefix+name, "must be left out with kit_id")
 			}
@@ -101,6 +106,8 @@ func (w *LineWish) line() requests.Line {
 		return requests.Line{VariantID: string(w.Block), Quantity: int32(len(w.UnitIDs)), Units: &requests.Units{IDs: w.UnitIDs}}
 	case w.Block != "":
 		return requests.Line{VariantID: string(w.Block), Quantity: w.AnyOf, Units: &requests.Units{Any: !w.Contiguous, Contiguous: w.Contiguous}}
+	case w.Allotment != "":
+		return requests.Line{VariantID: string(w.VariantID), Quantity: w.Quantity, Units: &requests.Units{Allotment: string(w.Allotment)}}
 	default:
 		return requests.Line{VariantID: string(w.VariantID), Quantity: w.Quantity, OneOf: w.OneOf, Split: w.Split, KitID: string(w.KitID)}
 	}
@@ -154,6 +161,7 @@ func (s *service) submitLines(ctx context.Context, req *request, cart cartID, w 
 // huma.
 type LineOutcome struct {
 	VariantID    variantID         `json:"variant_id,omitempty"`
+	Allotment    allotment         `json:"allotment,omitempty"`
 	OneOf        []string          `json:"one_of,omitempty"`
 	Block        blockID           `json:"block,omitempty"`
 	KitID        kitID             `json:"kit_id,omitempty"`
@@ -168,7 +176,8 @@ func lineBodies(outcomes []requests.LineOutcome) []LineOutcome {
 	for i := range outcomes {
 		o := &outcomes[i]
 		bodies[i] = LineOutcome{OneOf: o.OneOf, KitID: kitID(o.KitID), Quantity: o.Quantity, Held: o.Held, Reason: o.Reason, Reservations: reservationBodies(o.Reservations)}
-		if o.Units != nil {
+		bodies[i].Allotment = allotmentOf(o.Units)
+		if o.Units != nil && o.Units.Allotment == "" {
 			bodies[i].Block = blockID(o.VariantID)
 		} else {
 			bodies[i].VariantID = variantID(o.VariantID)

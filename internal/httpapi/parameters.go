@@ -140,6 +140,7 @@ type (
 	customerID string
 	blockID    string
 	kitID      string
+	allotment  string
 	groupID    string
 	unitID     string
 )
@@ -160,6 +161,11 @@ func (blockID) Schema(huma.Registry) *huma.Schema { return idSchema("The block's
 func (kitID) Schema(huma.Registry) *huma.Schema { return idSchema("The kit's id.") }
 
 // Schema describes the id, for huma.
+func (allotment) Schema(huma.Registry) *huma.Schema {
+	return idSchema("The allotment's id, unique within its variant.")
+}
+
+// Schema describes the id, for huma.
 func (groupID) Schema(huma.Registry) *huma.Schema { return idSchema("The group's id.") }
 
 // Schema describes the id, for huma.
@@ -175,6 +181,11 @@ func (id *blockID) Resolve(_ huma.Context, prefix *huma.PathBuffer) []error {
 // Resolve validates the id as a parameter of a path, for huma.
 func (id *kitID) Resolve(_ huma.Context, prefix *huma.PathBuffer) []error {
 	return resolved(checkKitID(string(*id)), prefix)
+}
+
+// Resolve validates the id as a parameter of a path, for huma.
+func (id *allotment) Resolve(_ huma.Context, prefix *huma.PathBuffer) []error {
+	return resolved(checkAllotment(string(*id)), prefix)
 }
 
 // Resolve validates the id as a parameter of a path, for huma.
@@ -204,6 +215,8 @@ func checkCartID(id string) error { return inventory.ValidateID("cart_id", id) }
 func checkBlockID(id string) error { return inventory.ValidateID("block", id) }
 
 func checkKitID(id string) error { return inventory.ValidateID("kit_id", id) }
+
+func checkAllotment(id string) error { return inventory.ValidateID("allotment_id", id) }
 
 func checkGroupID(id string) error { return inventory.ValidateID("group", id) }
 

@@ -21,10 +21,11 @@ type requestJSON struct {
 	RequestID uuid.UUID        `json:"request_id" format:"uuid"`
 	Kind      requests.Kind    `json:"kind" enum:"add,set,wait,lines" doc:"add asks for more units, wait too but waits in line for them, set asks for a quantity in place of the present one, lines for several lines."`
 	Status    requests.Status  `json:"status" enum:"queued,processing,waiting,done,failed" doc:"done and failed are final; waiting: in line for units, until they are offered."`
-	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,cancelled,expired_in_queue,internal_error" doc:"Why it failed, else null."`
+	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,unknown_allotment,cancelled,expired_in_queue,internal_error" doc:"Why it failed, else null."`
 	CartID    cartID           `json:"cart_id"`
 	VariantID variantID        `json:"variant_id,omitempty" doc:"Left out of a request of several lines."`
 	Quantity  int32            `json:"quantity" doc:"Units asked for, of all lines together."`
+	Allotment allotment        `json:"allotment,omitempty" doc:"The allotment whose units were asked for."`
 	UnitsAsked
 	Lines       []LineOutcome    `json:"lines,omitempty" doc:"What is held for each line; left out of other requests."`
 	Lane        laneName         `json:"lane" doc:"Where it was queued."`
@@ -50,7 +51,7 @@ func requestBody(v requests.View) requestJSON {
 	r := &v.Request
 	body := requestJSON{
 		RequestID: r.RequestID, Kind: r.Kind, Status: r.Status, Reason: reasonOf(r), CartID: cartID(r.CartID), VariantID: variantOf(r),
-		Lines: lineBodies(v.Outcomes), Quantity: r.Quantity, Lane: laneName(r.Lane), Position: v.Position, UnitsAsked: unitsOfRequest(r), RetryOf: r.RetryOf,
+		Lines: lineBodies(v.Outcomes), Quantity: r.Quantity, Lane: laneName(r.Lane), Position: v.Position, Allotment: allotmentOf(r.Units), UnitsAsked: unitsOfRequest(r), RetryOf: r.RetryOf,
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 	if v.Reservation != nil {
@@ -71,6 +72,14 @@ func variantOf(r *requests.Request) variantID {
 	return variantID(r.VariantID)
 }
 
+// allotmentOf is the allotment that is asked for, "" for none.
+func allotmentOf(units *requests.Units) allotment {
+	if units == nil {
+		return ""
+	}
+	return allotment(units.Allotment)
+}
+
 func reasonOf(r *requests.Request) *requests.Reason {
 	if r.Reason == "" {
 		return nil
@@ -83,9 +92,10 @@ type cartRequestJSON struct {
 	RequestID uuid.UUID        `json:"request_id" format:"uuid"`
 	Kind      requests.Kind    `json:"kind" enum:"add,set,wait,lines" doc:"add asks for more units, wait too but waits in line for them, set asks for a quantity in place of the present one, lines for several lines."`
 	Status    requests.Status  `json:"status" enum:"queued,processing,waiting,failed"`
-	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,cancelled,expired_in_queue,internal_error"`
+	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,unknown_allotment,cancelled,expired_in_queue,internal_error"`
 	VariantID variantID        `json:"variant_id,omitempty" doc:"Left out of a request of several lines."`
 	Quantity  int32            `json:"quantity"`
+	Allotment allotment        `json:"allotment,omitempty"`
 	UnitsAsked
 	Lane      laneName  `json:"lane"`
 	CreatedAt time.Time `json:"created_at"`
@@ -98,7 +108,7 @@ func cartRequestBodies(rs []requests.Request) []cartRequestJSON {
 		r := &rs[i]
 		bodies[i] = cartRequestJSON{
 			RequestID: r.RequestID, Kind: r.Kind, Status: r.Status, Reason: reasonOf(r), VariantID: variantOf(r),
-			Quantity: r.Quantity, UnitsAsked: unitsOfRequest(r), Lane: laneName(r.Lane), CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+			Quantity: r.Quantity, Allotment: allotmentOf(r.Units), UnitsAsked: unitsOfRequest(r), Lane: laneName(r.Lane), CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 		}
 	}
 	return bodies

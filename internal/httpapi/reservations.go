@@ -27,6 +27,7 @@ type reservationJSON struct {
 	Block            blockID                     `json:"block,omitempty" doc:"The block, which is also the variant_id; left out for units that are counted."`
 	UnitIDs          []string                    `json:"unit_ids,omitempty" doc:"The units of the block, in the order of their positions, without those that were returned; left out for units that are counted."`
 	KitID            kitID                       `json:"kit_id,omitempty" doc:"The kit that it is a part of; left out if it is of none."`
+	Allotment        allotment                   `json:"allotment,omitempty" doc:"The allotment from which the units were taken; left out if there is none."`
 	Status           reservations.Status         `json:"status" enum:"held,committed,released,expired" doc:"A hold is expired from expires_at on, by the database's clock."`
 	ReleaseReason    *reservations.ReleaseReason `json:"release_reason" enum:"cart_removed,payment_failed,abandoned,replaced,operator,incomplete,ttl" doc:"Why it was released or expired, else null."`
 	FirstHeldAt      time.Time                   `json:"first_held_at" doc:"The lifetime cap counts from here. It is earlier than held_at after a change of quantity."`
@@ -38,7 +39,7 @@ type reservationJSON struct {
 func reservationBody(r reservations.Reservation) reservationJSON {
 	body := reservationJSON{
 		ReservationID: r.ReservationID, RequestID: r.ReservationID, CartID: cartID(r.HolderID), VariantID: variantID(r.ResourceKey),
-		Quantity: r.Quantity, ReturnedQuantity: r.ReturnedQuantity, KitID: kitID(r.KitID), Status: r.Status,
+		Quantity: r.Quantity, ReturnedQuantity: r.ReturnedQuantity, KitID: kitID(r.KitID), Allotment: allotment(r.AllotmentID), Status: r.Status,
 		FirstHeldAt: r.FirstHeldAt.UTC(), HeldAt: r.HeldAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 	}
 	if len(r.UnitIDs) > 0 {

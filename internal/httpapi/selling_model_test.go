@@ -11,8 +11,8 @@ import (
 )
 
 // TestSellingModel makes random calls: lines, choices, kits, limits, groups,
-// preorders, waiting lists, parts, returns and transfers of carts. After each it
-// compares the outcomes, the reservations and the stocks with those of a model in
+// preorders, waiting lists, allotments, parts, returns and transfers of carts. After
+// each it compares the outcomes, the reservations and the stocks with those of a model in
 // memory.
 func TestSellingModel(t *testing.T) {
 	t.Parallel()
@@ -24,7 +24,10 @@ func TestSellingModel(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			m := newModel(t, uint64(seed))
-			for range 60 {
+			for _, variant := range []string{"free", "cart"} {
+				m.allotQuantity(variant, 4)
+			}
+			for range 80 {
 				m.step()
 				if t.Failed() {
 					t.Fatalf("the calls were\n%s", strings.Join(m.calls, "\n"))
@@ -37,9 +40,9 @@ func TestSellingModel(t *testing.T) {
 
 // unitsOfCart are units of a variant that a cart holds or has bought.
 type unitsOfCart struct {
-	cart, customer, variant, kit string
-	quantity, returned           int64
-	committed                    bool
+	cart, customer, variant, kit, allotment string
+	quantity, returned                      int64
+	committed                               bool
 }
 
 // inLine is a request that waits for units.
@@ -59,7 +62,10 @@ func (u *unitsOfCart) owner() string {
 type modelVariant struct {
 	stock, preorders, maxPerCart, maxPerCustomer, least, step int64 // 0: no rule
 	group                                                     string
+	allotment                                                 *modelAllotment // named fans
 }
+
+type modelAllotment struct{ quantity, left int64 }
 
 type model struct {
 	*shop
@@ -122,11 +128,35 @@ func (m *model) sum(matches func(u *unitsOfCart) bool) (sum int64) {
 
 func (m *model) free(variant string) int64 {
 	v := m.variants[variant]
-	return v.stock + v.preorders - m.sum(func(u *unitsOfCart) bool { return u.variant == variant && !u.committed })
+	return v.stock + v.preorders - m.reserved(variant)
+}
+
+func (m *model) reserved(variant string) int64 {
+	reserved := m.sum(func(u *unitsOfCart) bool { return u.variant == variant && !u.committed })
+	if a := m.variants[variant].allotment; a != nil {
+		reserved += a.left
+	}
+	return reserved
+}
+
+// release gives the units that match back.
+func (m *model) release(matches func(u unitsOfCart) bool) {
+	m.units = slices.DeleteFunc(m.units, func(u unitsOfCart) bool {
+		if !matches(u) {
+			return false
+		}
+		if a := m.variants[u.variant].allotment; a != nil && u.allotment != "" {
+			a.left += u.quantity
+		}
+		return true
+	})
 }
 
 // freeTo is what is free to a request that is not in line.
 func (m *model) freeTo(u *unitsOfCart) int64 {
+	if u.allotment != "" {
+		return m.variants[u.variant].allotment.left
+	}
 	waits := func(w inLine) bool { return w.variant == u.variant }
 	if !m.offering && slices.ContainsFunc(m.line, waits) {
 		return min(m.free(u.variant), 0)
@@ -175,6 +205,8 @@ func (m *model) add(u unitsOfCart) string {
 	}
 	total := u.quantity + m.inCart(u.cart, u.variant)
 	switch {
+	case u.allotment != "" && v.allotment == nil:
+		return "unknown_allotment"
 	case total < v.least, v.step > 0 && total%v.step != 0:
 		return "quantity_not_allowed"
 	case !m.mayHave(u.owner(), u.variant, u.quantity), v.maxPerCart > 0 && total > v.maxPerCart:
@@ -182,14 +214,24 @@ func (m *model) add(u unitsOfCart) string {
 	case m.freeTo(&u) < u.quantity:
 		return "out_of_stock"
 	}
+	if u.allotment != "" {
+		v.allotment.left -= u.quantity
+	}
 	m.units = append(m.units, u)
 	return ""
 }
 
 // set replaces what a cart holds of a variant, or returns why not.
 func (m *model) set(u unitsOfCart) string {
-	v, own, ofCustomer := m.variants[u.variant], m.inCart(u.cart, u.variant), int64(0)
-	isOld := func(o unitsOfCart) bool { return o.cart == u.cart && o.variant == u.variant && !o.committed }
+	v, ofCustomer := m.variants[u.variant], int64(0)
+	isOld := func(o unitsOfCart) bool {
+		return o.cart == u.cart && o.variant == u.variant && o.allotment == u.allotment && !o.committed
+	}
+	own := m.sum(func(o *unitsOfCart) bool { return isOld(*o) })
+	total := u.quantity + m.inCart(u.cart, u.variant) - own
+	if u.allotment != "" && v.allotment == nil {
+		return "unknown_allotment"
+	}
 	for _, o := range m.units {
 		switch {
 		case isOld(o) && o.kit != "":
@@ -199,14 +241,18 @@ func (m *model) set(u unitsOfCart) string {
 		}
 	}
 	switch {
-	case u.quantity < v.least, v.step > 0 && u.quantity%v.step != 0:
+	case total < v.least, v.step > 0 && total%v.step != 0:
 		return "quantity_not_allowed"
-	case u.quantity > ofCustomer && !m.mayHave(u.owner(), u.variant, u.quantity-ofCustomer), v.maxPerCart > 0 && u.quantity > v.maxPerCart:
+	case u.quantity > ofCustomer && !m.mayHave(u.owner(), u.variant, u.quantity-ofCustomer), v.maxPerCart > 0 && total > v.maxPerCart:
 		return "limit_exceeded"
 	case u.quantity > own && m.freeTo(&u)+own < u.quantity:
 		return "out_of_stock"
 	}
-	m.units = append(slices.DeleteFunc(m.units, isOld), u)
+	m.release(isOld)
+	if u.allotment != "" {
+		v.allotment.left -= u.quantity
+	}
+	m.units = append(m.units, u)
 	return ""
 }
 
@@ -216,12 +262,15 @@ type modelLine struct {
 	kit      string
 	split    bool
 	quantity int64
+	of       string // an allotment
 }
 
 func (l *modelLine) body() string {
 	switch {
 	case l.kit != "":
 		return fmt.Sprintf(`{"kit_id":%q,"quantity":%d}`, l.kit, l.quantity)
+	case l.of != "":
+		return fmt.Sprintf(`{"variant_id":%q,"quantity":%d,"allotment":%q}`, l.variants[0], l.quantity, l.of)
 	case len(l.variants) == 1:
 		return fmt.Sprintf(`{"variant_id":%q,"quantity":%d}`, l.variants[0], l.quantity)
 	}
@@ -237,7 +286,7 @@ func (m *model) serve(u unitsOfCart, l *modelLine, partial bool) (held int64, re
 	}
 	reason = "unknown_variant"
 	for i, variant := range l.variants {
-		u.variant, u.quantity = variant, l.quantity-held
+		u.variant, u.quantity, u.allotment = variant, l.quantity-held, l.of
 		why := m.add(u)
 		if why == "out_of_stock" && (l.split || partial && i == len(l.variants)-1) {
 			if u.quantity = min(u.quantity, m.freeTo(&u)); u.quantity > 0 {
@@ -258,7 +307,7 @@ func (m *model) serve(u unitsOfCart, l *modelLine, partial bool) (held int64, re
 }
 
 func (m *model) serveKit(u unitsOfCart, l *modelLine, partial bool) (held int64, reason string) {
-	before := slices.Clone(m.units)
+	before := slices.Clone(m.units) // kits take from no allotment
 	u.kit = l.kit
 	try := func(kits int64) (reason string) {
 		for _, p := range m.kits[l.kit] {
@@ -300,7 +349,9 @@ func (m *model) lines(cart, customer string) {
 	taken := map[string]bool{}
 	for range 1 + m.random.IntN(4) {
 		l := modelLine{quantity: 1 + m.random.Int64N(4)}
-		switch m.random.IntN(4) {
+		switch m.random.IntN(5) {
+		case 4:
+			l.variants, l.of = []string{m.pick("free", "cart")}, "fans"
 		case 0:
 			l.variants, l.split = []string{m.variant(), "gone", m.variant()}, m.random.IntN(2) == 0
 			if l.variants[0] == l.variants[2] {
@@ -311,7 +362,7 @@ func (m *model) lines(cart, customer string) {
 		default:
 			l.variants = []string{m.variant()}
 		}
-		name := l.kit + "/" + strings.Join(l.variants, "/")
+		name := l.of + "/" + l.kit + "/" + strings.Join(l.variants, "/")
 		if taken[name] {
 			continue
 		}
@@ -326,7 +377,7 @@ func (m *model) lines(cart, customer string) {
 	request := m.do(202, "POST", path, body, customer).text(m.t, "request_id")
 	m.decide()
 
-	before, status, some := slices.Clone(m.units), "done", false
+	before, left, status, some := slices.Clone(m.units), m.left(), "done", false
 	got := make([]int64, len(lines))
 	reasons := make([]string, len(lines))
 	for i := range lines {
@@ -348,10 +399,66 @@ func (m *model) lines(cart, customer string) {
 	}
 	if status == "failed" {
 		m.units = before
+		m.setLeft(left)
 	}
 	if told := m.shop.lines(request); told != want {
 		m.t.Errorf("%s %s: %s, want %s", path, body, told, want)
 	}
+}
+
+// left is what is left of the allotments, by their variants.
+func (m *model) left() map[string]int64 {
+	left := map[string]int64{}
+	for name, v := range m.variants {
+		if v.allotment != nil {
+			left[name] = v.allotment.left
+		}
+	}
+	return left
+}
+
+func (m *model) setLeft(left map[string]int64) {
+	for name, n := range left {
+		m.variants[name].allotment.left = n
+	}
+}
+
+// allot sets units aside, or ends an allotment.
+func (m *model) allot(variant string) {
+	m.t.Helper()
+	path, v := "/v1/stocks/"+variant+"/allotments/fans", m.variants[variant]
+	if m.random.IntN(5) == 0 {
+		status := 404
+		if v.allotment != nil {
+			status, v.allotment = 200, nil
+		}
+		m.do(status, "DELETE", path, "", "")
+		return
+	}
+	m.allotQuantity(variant, 1+m.random.Int64N(8))
+}
+
+func (m *model) allotQuantity(variant string, quantity int64) {
+	m.t.Helper()
+	path, v := "/v1/stocks/"+variant+"/allotments/fans", m.variants[variant]
+	taken, more, status := int64(0), quantity, 200
+	if v.allotment != nil {
+		taken, more = v.allotment.quantity-v.allotment.left, quantity-v.allotment.quantity
+	}
+	switch {
+	case quantity < taken, more > 0 && more > m.free(variant):
+		status = 409
+	case v.allotment == nil:
+		for i := range m.units { // those of an earlier allotment are like any others now
+			if u := &m.units[i]; u.variant == variant && !u.committed {
+				u.allotment = ""
+			}
+		}
+		v.allotment = &modelAllotment{quantity, quantity}
+	default:
+		*v.allotment = modelAllotment{quantity, quantity - taken}
+	}
+	m.do(status, "PUT", path, fmt.Sprintf(`{"quantity":%d}`, quantity), "")
 }
 
 // do makes a call for a customer, or for none.
@@ -381,9 +488,9 @@ func (m *model) request(method, path, body, customer, reason string) {
 func (m *model) someUnits(status string) (id string, place int) {
 	var u unitsOfCart
 	row := m.db.QueryRow(m.t.Context(), `
-		SELECT reservation_id::text, holder_id, coalesce(customer_id, ''), resource_key, coalesce(kit_id, ''), quantity, coalesce(returned_quantity, 0), status = 'committed'
-		FROM reservations WHERE status = $1 ORDER BY reservation_id OFFSET $2 LIMIT 1`, status, m.random.IntN(6))
-	if row.Scan(&id, &u.cart, &u.customer, &u.variant, &u.kit, &u.quantity, &u.returned, &u.committed) != nil {
+		SELECT reservation_id::text, holder_id, coalesce(customer_id, ''), resource_key, coalesce(kit_id, ''), coalesce(allotment_id, ''), quantity, coalesce(returned_quantity, 0), status = 'committed'
+		FROM reservations WHERE status = $1 AND holder_id <> '/' ORDER BY reservation_id OFFSET $2 LIMIT 1`, status, m.random.IntN(6))
+	if row.Scan(&id, &u.cart, &u.customer, &u.variant, &u.kit, &u.allotment, &u.quantity, &u.returned, &u.committed) != nil {
 		return "", -1
 	}
 	return id, slices.Index(m.units, u)
@@ -393,20 +500,31 @@ func (m *model) someUnits(status string) (id string, place int) {
 func (m *model) step() {
 	m.t.Helper()
 	cart, customer := m.cart(), m.pick("", "", "ann", "bob")
-	switch u := (unitsOfCart{cart: cart, customer: customer, variant: m.variant(), quantity: 1 + m.random.Int64N(4)}); m.random.IntN(14) {
-	case 0, 1:
+	switch u := (unitsOfCart{cart: cart, customer: customer, variant: m.variant(), quantity: 1 + m.random.Int64N(4)}); m.random.IntN(18) {
+	case 0, 1, 14, 15:
 		body := fmt.Sprintf(`{"variant_id":%q,"quantity":%d}`, u.variant, u.quantity)
+		if m.random.IntN(2) == 0 {
+			u.variant, u.allotment = m.pick("free", "cart", "cart", "m"), "fans"
+			body = fmt.Sprintf(`{"variant_id":%q,"quantity":%d,"allotment":"fans"}`, u.variant, u.quantity)
+		}
 		m.request("POST", "/v1/carts/"+cart+"/items", body, customer, m.add(u))
+	case 16, 17:
+		m.allot(m.pick("free", "cart"))
 	case 2:
-		m.request("PATCH", "/v1/carts/"+cart+"/items/"+u.variant, fmt.Sprintf(`{"quantity":%d}`, u.quantity), customer, m.set(u))
+		body := fmt.Sprintf(`{"quantity":%d}`, u.quantity)
+		if m.random.IntN(2) == 0 {
+			u.variant, u.allotment = m.pick("free", "cart"), "fans"
+			body = fmt.Sprintf(`{"quantity":%d,"allotment":"fans"}`, u.quantity)
+		}
+		m.request("PATCH", "/v1/carts/"+cart+"/items/"+u.variant, body, customer, m.set(u))
 	case 3:
 		m.checkout(cart)
 	case 4:
-		m.remove(cart, u.variant)
+		m.remove(cart, m.pick(u.variant, "free", "cart"))
 	case 5:
 		kit := m.pick("set", "pair")
 		m.do(200, "DELETE", "/v1/carts/"+cart+"/kits/"+kit, "", "")
-		m.units = slices.DeleteFunc(m.units, func(u unitsOfCart) bool { return u.cart == cart && u.kit == kit && !u.committed })
+		m.release(func(u unitsOfCart) bool { return u.cart == cart && u.kit == kit && !u.committed })
 	case 6:
 		m.commitPart()
 	case 7:
@@ -465,7 +583,7 @@ func (m *model) remove(cart, variant string) {
 		return
 	}
 	m.do(200, "DELETE", "/v1/carts/"+cart+"/items/"+variant, "", "")
-	m.units = slices.DeleteFunc(m.units, ofCart)
+	m.release(ofCart)
 	m.line = slices.DeleteFunc(m.line, func(w inLine) bool { return w.cart == cart && w.variant == variant })
 }
 
@@ -553,10 +671,10 @@ func (m *model) compare() {
 	m.t.Helper()
 	var want []string
 	for _, u := range m.units {
-		want = append(want, fmt.Sprint(u.cart, "|", u.customer, "|", u.variant, "|", u.kit, "|", u.quantity, "|", u.returned, "|", u.committed))
+		want = append(want, fmt.Sprint(u.cart, "|", u.customer, "|", u.variant, "|", u.kit, "|", u.allotment, "|", u.quantity, "|", u.returned, "|", u.committed))
 	}
-	got := m.rows(`SELECT concat_ws('|', holder_id, coalesce(customer_id, ''), resource_key, coalesce(kit_id, ''), quantity, coalesce(returned_quantity, 0),
-		CASE status WHEN 'committed' THEN 'true' ELSE 'false' END) FROM reservations WHERE status IN ('held', 'committed')`)
+	got := m.rows(`SELECT concat_ws('|', holder_id, coalesce(customer_id, ''), resource_key, coalesce(kit_id, ''), coalesce(allotment_id, ''), quantity, coalesce(returned_quantity, 0),
+		CASE status WHEN 'committed' THEN 'true' ELSE 'false' END) FROM reservations WHERE status IN ('held', 'committed') AND holder_id <> '/'`)
 	slices.Sort(want)
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
@@ -570,6 +688,12 @@ func (m *model) compare() {
 		m.t.Errorf("in line are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(line, "\n"))
 	}
 	for name, v := range m.variants {
-		m.wantStock(name, int(v.stock), int(m.sum(func(u *unitsOfCart) bool { return u.variant == name && !u.committed })))
+		m.wantStock(name, int(v.stock), int(m.reserved(name)))
+		if a := v.allotment; a != nil {
+			got := m.call(200, "GET", "/v1/stocks/"+name+"/allotments/fans", "").object(m.t)
+			if got["quantity"] != float64(a.quantity) || got["available"] != float64(a.left) {
+				m.t.Errorf("the allotment of %s is %v, want %+v", name, got, *a)
+			}
+		}
 	}
 }

@@ -92,7 +92,7 @@ func checkKit(names []string, wrong fieldErrors) fieldErrors {
 // the names that the prefix begins.
 func (w *UnitsWish) checkUnits(names []string, prefix string, wrong fieldErrors) fieldErrors {
 	given := func(name string) bool { return slices.Contains(names, name) }
-	for _, name := range []string{"variant_id", "quantity"} {
+	for _, name := range []string{"variant_id", "quantity", "allotment"} {
 		if given(name) {
 			wrong = wrong.with(prefix+name, "must be left out with block, unit_ids, any_of and contiguous")
 		}
@@ -158,7 +158,7 @@ type UnitsAsked struct {
 }
 
 func unitsOfRequest(r *requests.Request) (asked UnitsAsked) {
-	if r.Units == nil {
+	if r.Units == nil || r.Units.Allotment != "" {
 		return asked
 	}
 	asked = UnitsAsked{Block: blockID(r.VariantID), UnitIDs: r.Units.IDs, Contiguous: r.Units.Contiguous}

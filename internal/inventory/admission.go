@@ -48,7 +48,7 @@ WHERE a.quantity <= (
     SELECT sum(r.quantity) FILTER (WHERE r.status = 'held' AND r.expires_at > clock_timestamp())
     FROM reservations r
     WHERE r.tenant_id = a.tenant_id AND r.holder_id = a.cart_id AND r.resource_key = a.variant_id
-        AND r.resource_kind = '` + Kind + `'
+        AND r.resource_kind = '` + Kind + `' AND r.allotment_id IS NULL
 )`
 
 // QueueCovered adds to b what reads which of the asks that replace a quantity
@@ -59,7 +59,7 @@ func QueueCovered(b *pgx.Batch, asks []HoldRequest, found func(tenantID, request
 	var carts, variants []string
 	var quantities []int64
 	for i := range asks {
-		if a := &asks[i]; a.Replace {
+		if a := &asks[i]; a.Replace && a.AllotmentID == "" {
 			tenants, ids, quantities = append(tenants, a.TenantID), append(ids, a.RequestID), append(quantities, a.Quantity)
 			carts, variants = append(carts, a.CartID), append(variants, a.VariantID)
 		}

@@ -33,6 +33,9 @@ type inputs struct {
 	// for which none does any more.
 	line     map[Ref]bool
 	unmarked []Ref
+	// setAside are the allotments of the requests. Their counters are among those
+	// of the stocks.
+	setAside setAsides
 	// units are the units of the blocks.
 	units map[Ref]blockUnits
 	// ended is how many due holds of blocks were ended already.
@@ -95,7 +98,7 @@ func decide(requests []HoldRequest, in inputs) decision {
 }
 
 func (d *decision) decideOne(request *HoldRequest, in *inputs) Outcome {
-	ref := Ref{request.TenantID, request.VariantID}
+	ref := request.source()
 	c := in.counters[ref]
 	if outcome := in.withoutHold(request, c, d.pools[ref]); outcome != "" {
 		return outcome
@@ -118,30 +121,26 @@ func (d *decision) decideOne(request *HoldRequest, in *inputs) Outcome {
 // fit holds what the request wants, if it fits what the earlier ones left, and
 // returns its outcome.
 func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *inputs) Outcome {
-	ref := Ref{request.TenantID, request.VariantID}
+	ref := request.source()
 	c, pool := in.counters[ref], d.pools[ref]
 	held, follow := d.cartHolds[key]
-	own, inCart := int64(0), request.Quantity
-	if request.Replace {
-		own = units(held)
-	} else {
-		inCart += units(held)
-	}
+	replaced, others := request.replaced(held)
+	own, inCart := units(replaced), request.Quantity+units(others)
 	reserved := d.reserved[ref]
 	free := d.free(request, c, in)
 	var bySale Outcome
 	limits := in.limitsOf(request, c.Sale)
 	if c.Sale != nil {
-		bySale = d.bySale(request, c.Sale, limits, held, in)
+		bySale = d.bySale(request, c.Sale, limits, replaced, inCart, in)
 	}
 	switch {
-	case request.Replace && inCheckout(held):
+	case inCheckout(replaced):
 		return Cancelled
-	case request.Replace && inKit(held):
+	case inKit(replaced):
 		return PartOfKit
 	case !c.Tracked:
-		d.release(request, ref, held)
-		d.cartHolds[key] = nil
+		d.release(request, ref, replaced)
+		d.cartHolds[key] = others
 		return Untracked
 	case bySale != "":
 		return bySale
@@ -158,17 +157,16 @@ func (d *decision) fit(request *HoldRequest, key reservationrows.HolderKey, in *
 	}
 	hold := in.hold(request, c)
 	if pool != nil {
-		hold.UnitIDs = pool.take(request, ownUnits(request, held))
+		hold.UnitIDs = pool.take(request, ownUnits(replaced))
 		if hold.UnitIDs == nil {
 			return pool.refused(request, in.lockedUnits[ref])
 		}
 	}
-	if request.Replace && len(held) > 0 {
-		in.replace(&hold, held)
-		held = nil
+	if len(replaced) > 0 {
+		in.replace(&hold, replaced)
 	}
 	if follow {
-		d.cartHolds[key] = append(held, hold.Reservation)
+		d.cartHolds[key] = append(others, hold.Reservation)
 	}
 	d.holds = append(d.holds, hold)
 	d.bought.add(limits, request.Quantity, hold.Replaces, in.now)
@@ -186,6 +184,8 @@ func (in *inputs) withoutHold(request *HoldRequest, c *counter, pool *unitPool) 
 		return ExpiredInQueue
 	case in.locked[Ref{request.TenantID, request.VariantID}]:
 		return Locked
+	case c == nil && request.AllotmentID != "" && in.counters[Ref{request.TenantID, request.VariantID}] != nil:
+		return NoAllotment
 	case c == nil, request.Block && !c.NamedUnits, pool == nil && len(request.UnitIDs) > 0, pool != nil && !pool.knows(request.UnitIDs):
 		return UnknownVariant
 	case !c.Tracked && !request.Replace:

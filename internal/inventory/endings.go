@@ -22,6 +22,10 @@ type endings struct {
 	ended   map[endingKey]endedRows
 	deltas  map[Ref]counterDelta
 	entries []audit.Entry
+	// setAside are the allotments that live and to which released and expired
+	// units go back, and back how many.
+	setAside setAsides
+	back     map[Ref]int64
 }
 
 // endingKey distinguishes the endings of a transaction.
@@ -65,7 +69,12 @@ func (e *endings) count(held []reservations.Reservation, to reservations.Status)
 	for i := range held {
 		ref := Ref{held[i].TenantID, held[i].ResourceKey}
 		d := e.deltas[ref]
-		d.reserved, d.ended = d.reserved-held[i].Quantity, true
+		d.ended = true
+		if source := sourceOfHold(&held[i]); to != reservations.Committed && e.setAside[source] != nil {
+			e.giveBack(source, held[i].Quantity)
+		} else {
+			d.reserved -= held[i].Quantity
+		}
 		if to == reservations.Committed {
 			d.stock -= held[i].Quantity
 		}
@@ -199,14 +208,19 @@ func queueDeltasBy(sql string, b *pgx.Batch, deltas map[Ref]counterDelta, check 
 // endTx ends holds whose stocks and rows are locked, and changes the counters
 // accordingly. It writes the rows first: a row that has ended meanwhile is
 // reservationrows.ErrChanged, not an error of the counters.
-func endTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservation, ending reservationrows.Ending) error {
+func endTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservation, ending reservationrows.Ending) (err error) {
 	var e endings
+	e.setAside, err = setAsidesOfTx(ctx, tx, held, ending.At)
+	if err != nil {
+		return err
+	}
 	e.count(held, ending.To)
 	e.add(held, ending)
 	b := &pgx.Batch{}
 	e.queueRows(b)
 	queueDeltas(b, e.deltas)
 	audit.Queue(b, e.entries)
+	e.queueBack(b)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("end %d holds as %s: %w", len(held), ending.To, err)
 	}

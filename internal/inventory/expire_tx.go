@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -44,18 +45,30 @@ func ExpireVariant(ctx context.Context, db *pgxpool.Pool, variant Ref, limit int
 		if err != nil {
 			return err
 		}
-		b := &pgx.Batch{}
-		due := dueHoldsOf.QueueLock(b, []reservationrows.DueLimit{dueLimit(variant, limit)}, s.now)
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
-			return err
+		for _, of := range []reservationrows.DueOfKeys{dueHoldsOf, dueOfAllotments} {
+			ended, err := endDueOfTx(ctx, tx, of, variant, s.now, limit)
+			if err != nil {
+				return err
+			}
+			expired += len(ended)
 		}
-		expired = len(*due)
-		return endTx(ctx, tx, *due, expiry(s.now))
+		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("expire due holds of variant %s: %w", variant.VariantID, err)
 	}
 	return expired, nil
+}
+
+// endDueOfTx ends up to limit due holds of a variant, whose stock is locked, and
+// returns them. It leaves those that other transactions have locked.
+func endDueOfTx(ctx context.Context, tx pgx.Tx, of reservationrows.DueOfKeys, variant Ref, now time.Time, limit int) ([]reservations.Reservation, error) {
+	b := &pgx.Batch{}
+	due := of.QueueLock(b, []reservationrows.DueLimit{dueLimit(variant, limit)}, now)
+	if err := tx.SendBatch(ctx, b).Close(); err != nil {
+		return nil, fmt.Errorf("lock due holds of variant %s: %w", variant.VariantID, err)
+	}
+	return *due, endTx(ctx, tx, *due, expiry(now))
 }
 
 // expireTx ends those of the holds that are still due and that no other

@@ -82,8 +82,9 @@ type Result struct {
 // sends the statements that these methods queue, in this order, and commits:
 //
 // QueueFindHolds reads the holds of the calls. QueueLockStocks locks their
-// stocks, and QueueLockHolds then the holds, both without waiting. Decide
-// decides each call under the locks. QueueWrites writes all results.
+// stocks, and QueueLockHolds then the holds, both without waiting.
+// ReadAllotmentsTx reads what is left of their allotments. Decide decides each
+// call under the locks. QueueWrites writes all results.
 //
 // The calls are valid, and no two of them may work on the same hold: exclude a
 // call that Overlaps an earlier one.
@@ -325,7 +326,7 @@ func lockOneTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)
 		return nil, err
 	}
 	g.stocks, g.held = lock.stocks, lock.held
-	return g, nil
+	return g, g.ReadAllotmentsTx(ctx, tx)
 }
 
 // applyTx applies one call in the caller's transaction. first adds statements

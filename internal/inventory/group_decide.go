@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,13 @@ import (
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/reservations"
 )
+
+// ReadAllotmentsTx reads, under the locks, the allotments to which units of the
+// holds go back. Call it before Decide. It is correct at every isolation level.
+func (g *GroupCommit) ReadAllotmentsTx(ctx context.Context, tx pgx.Tx) (err error) {
+	g.setAside, err = setAsidesOfTx(ctx, tx, g.held, g.now)
+	return err
+}
 
 // Decide decides each call individually, by the rows as they are under the
 // locks, and sets its Result.
@@ -142,4 +150,5 @@ func (g *GroupCommit) QueueWrites(b *pgx.Batch) {
 	}
 	queueDeltas(b, g.deltas)
 	audit.Queue(b, g.entries)
+	g.queueBack(b)
 }

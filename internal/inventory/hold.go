@@ -49,6 +49,7 @@ type Holding struct {
 	expired  []reservations.Reservation
 	ended    int   // due holds of blocks that are ended already
 	unmarked []Ref // variants for which no request waits any more
+	setAside setAsides
 }
 
 // Expired is how many due holds the decision expires.
@@ -69,6 +70,9 @@ func (e *BacklogError) Error() string {
 
 // holdTx decides the requests under the locks of their stocks.
 func holdTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in inputs) (_ *Holding, err error) {
+	if err := in.readAllotmentsTx(ctx, tx, requests); err != nil {
+		return nil, err
+	}
 	in.cartHolds, err = cartHoldsTx(ctx, tx, requests, &in)
 	if err != nil {
 		return nil, err
@@ -98,7 +102,7 @@ func holdTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in inputs) (
 		}
 		expired = append(expired, reclaimed...)
 	}
-	return &Holding{Outcomes: d.outcomes, Now: in.now, decision: d, expired: expired, ended: in.ended, unmarked: in.unmarked}, nil
+	return &Holding{Outcomes: d.outcomes, Now: in.now, decision: d, expired: expired, ended: in.ended, unmarked: in.unmarked, setAside: in.setAside}, nil
 }
 
 // Queue adds to b what writes the decision: it expires due holds, changes the
@@ -112,6 +116,10 @@ func holdTx(ctx context.Context, tx pgx.Tx, requests []HoldRequest, in inputs) (
 func (h *Holding) Queue(b *pgx.Batch) {
 	e := endings{deltas: make(map[Ref]counterDelta, len(h.decision.reserved))}
 	for ref, demand := range h.decision.reserved {
+		if a := h.setAside[ref]; a != nil { // its units are reserved already
+			a.queueChange(b, -demand.peak)
+			continue
+		}
 		e.deltas[ref] = counterDelta{reserved: demand.net}
 	}
 	for i := range h.decision.holds {
@@ -130,6 +138,11 @@ func (h *Holding) Queue(b *pgx.Batch) {
 	queueStrictDeltas(b, e.deltas)
 	audit.Queue(b, e.entries)
 	reservationrows.QueueHolds(b, h.decision.holds)
+	for ref, demand := range h.decision.reserved {
+		if a := h.setAside[ref]; a != nil {
+			a.queueChange(b, demand.peak-demand.net)
+		}
+	}
 	for _, ref := range h.unmarked {
 		QueueUnmarkLine(b, ref)
 	}
@@ -247,7 +260,7 @@ func (in *inputs) hold(request *HoldRequest, c *counter) reservationrows.Hold {
 		ttl = time.Duration(*c.Sale.ClaimSeconds) * time.Second
 	}
 	return reservationrows.Hold{Origin: request.Origin, Reservation: reservations.Reservation{
-		TenantID: request.TenantID, ReservationID: request.RequestID, ResourceKind: Kind, ResourceKey: request.VariantID, KitID: request.KitID,
+		TenantID: request.TenantID, ReservationID: request.RequestID, ResourceKind: Kind, ResourceKey: request.VariantID, KitID: request.KitID, AllotmentID: request.AllotmentID,
 		HolderID: request.CartID, CustomerID: request.CustomerID, Quantity: request.Quantity, Status: reservations.Held,
 		FirstHeldAt: in.now, HeldAt: in.now, ExpiresAt: in.now.Add(min(ttl, in.LifetimeMax)),
 	}}

@@ -41,6 +41,10 @@ type HoldRequest struct {
 	// none.
 	KitID string
 	Kits  int64
+	// AllotmentID is the allotment of the variant whose units the request wants,
+	// empty for units that are for sale to all. It replaces only units of the same
+	// source.
+	AllotmentID string
 	// Wait means that the request waits in line if it comes up short. Offered
 	// means that it waits already, and is offered what is free.
 	Wait, Offered bool
@@ -55,18 +59,36 @@ func (r *HoldRequest) dependsOnHolds(c *counter) bool {
 	return r.Replace || c.MaxPerCart != nil || c.Sale != nil && (c.Sale.QuantityMin != nil || c.Sale.QuantityStep != nil)
 }
 
+// source is what the request takes its units from: the stock of its variant, or
+// an allotment, which is decided like a stock.
+func (r *HoldRequest) source() Ref { return sourceOf(r.TenantID, r.VariantID, r.AllotmentID) }
+
 // isParticular reports whether the request wants units of a block that it names,
 // or neighbours.
 func (r *HoldRequest) isParticular() bool { return len(r.UnitIDs) > 0 || r.Contiguous }
 
 // ownUnits returns the units that the request gives back.
-func ownUnits(request *HoldRequest, held []reservations.Reservation) (own []string) {
-	if request.Replace {
-		for i := range held {
-			own = append(own, held[i].UnitIDs...)
-		}
+func ownUnits(replaced []reservations.Reservation) (own []string) {
+	for i := range replaced {
+		own = append(own, replaced[i].UnitIDs...)
 	}
 	return own
+}
+
+// replaced returns what the request replaces of the holds of its cart, and the
+// others.
+func (r *HoldRequest) replaced(held []reservations.Reservation) (replaced, others []reservations.Reservation) {
+	if !r.Replace {
+		return nil, held
+	}
+	for i := range held {
+		if held[i].AllotmentID == r.AllotmentID {
+			replaced = append(replaced, held[i])
+		} else {
+			others = append(others, held[i])
+		}
+	}
+	return replaced, others
 }
 
 // Outcome is what was decided about a request: Granted, Untracked, or the
@@ -77,6 +99,7 @@ type Outcome string
 const (
 	ExpiredInQueue Outcome = "expired_in_queue"     // Stale
 	UnknownVariant Outcome = "unknown_variant"      // the tenant has no such variant or block, or the block no such unit
+	NoAllotment    Outcome = "unknown_allotment"    // the variant has no such allotment, or it has ended
 	Untracked      Outcome = "untracked"            // a digital variant: granted, nothing is held; after Cancelled, if Replace is set
 	Cancelled      Outcome = "cancelled"            // what it replaces is locked to a checkout
 	NotOnSale      Outcome = "not_on_sale"          // before the sale starts, or after it ended; what lowers a quantity is granted

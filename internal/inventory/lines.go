@@ -168,7 +168,7 @@ func (d *decision) most(request *HoldRequest, in *inputs) int64 {
 	if request.isParticular() {
 		return 0
 	}
-	c := in.counters[Ref{request.TenantID, request.VariantID}]
+	c := in.counters[request.source()]
 	return min(max(d.free(request, c, in), 0), request.Quantity)
 }
 
@@ -186,7 +186,7 @@ func (d *decision) save(set []HoldRequest) savedSet {
 		bought: maps.Clone(d.bought),
 	}
 	for i := range set {
-		ref, key := Ref{set[i].TenantID, set[i].VariantID}, holderKey(&set[i])
+		ref, key := set[i].source(), holderKey(&set[i])
 		if demand, known := d.reserved[ref]; known {
 			s.reserved[ref] = demand
 		}
@@ -200,7 +200,7 @@ func (d *decision) save(set []HoldRequest) savedSet {
 // restore undoes what a set has held since it was saved.
 func (d *decision) restore(s savedSet) {
 	for _, hold := range d.holds[s.holds:] {
-		ref := Ref{hold.TenantID, hold.ResourceKey}
+		ref := sourceOfHold(&hold.Reservation)
 		key := reservationrows.HolderKeyOf(&hold.Reservation)
 		if pool := d.pools[ref]; pool != nil {
 			pool.give(hold.UnitIDs)

@@ -57,10 +57,15 @@ FOR NO KEY UPDATE OF s`
 const lockUnlockedSQL = lockSQL + `
 SKIP LOCKED`
 
-// dueHoldsOf reads the due holds of variants, from the due_from of their stocks
-// on.
-var dueHoldsOf = reservationrows.NewDueOfKeys(Kind,
-	`s.due_from FROM inventory_stocks s WHERE s.tenant_id = wanted.tenant_id AND s.variant_id = wanted.resource_key`)
+const dueFrom = `s.due_from FROM inventory_stocks s WHERE s.tenant_id = wanted.tenant_id AND s.variant_id = wanted.resource_key`
+
+// dueHoldsOf reads the due holds of variants whose units are then for sale, and
+// dueOfAllotments those whose units go back to an allotment, from the due_from of
+// their stocks on.
+var (
+	dueHoldsOf      = reservationrows.NewDueOfKeys(Kind, dueFrom, `NOT `+ofAllotment)
+	dueOfAllotments = reservationrows.NewDueOfKeys(Kind, dueFrom, ofAllotment)
+)
 
 func dueLimit(ref Ref, limit int) reservationrows.DueLimit {
 	return reservationrows.DueLimit{Resource: reservationrows.Resource{TenantID: ref.TenantID, ResourceKey: ref.VariantID}, Limit: limit}

@@ -95,20 +95,17 @@ func (b bought) add(limits []limit, quantity int64, replaced []reservations.Rese
 }
 
 // bySale returns the outcome of a request that a rule of the variant's sale
-// rejects, or "". held is what its cart holds of the variant.
-func (d *decision) bySale(request *HoldRequest, sale *Sale, limits []limit, held []reservations.Reservation, in *inputs) Outcome {
-	total := request.Quantity
-	if !request.Replace {
-		total += units(held)
-	}
-	lowers := request.Replace && total <= units(held)
+// rejects, or "". replaced is what it gives back, and total how many units of the
+// variant its cart would hold.
+func (d *decision) bySale(request *HoldRequest, sale *Sale, limits []limit, replaced []reservations.Reservation, total int64, in *inputs) Outcome {
+	lowers := request.Replace && request.Quantity <= units(replaced)
 	multiple := sale.QuantityStep == nil || total%int64(*sale.QuantityStep) == 0
 	switch {
 	case !lowers && !sale.isOn(in.now):
 		return NotOnSale
 	case sale.QuantityMin != nil && total < int64(*sale.QuantityMin), !multiple:
 		return NotAllowed
-	case slices.ContainsFunc(limits, func(l limit) bool { return d.exceeds(request, &l, held, in) }):
+	case slices.ContainsFunc(limits, func(l limit) bool { return d.exceeds(request, &l, replaced, in) }):
 		return LimitExceeded
 	}
 	return ""
@@ -118,10 +115,10 @@ func (d *decision) bySale(request *HoldRequest, sale *Sale, limits []limit, held
 // limit. A quantity that does not exceed what the customer has in the cart is
 // granted. Units that the cart holds for another customer become those of the
 // request's.
-func (d *decision) exceeds(request *HoldRequest, l *limit, held []reservations.Reservation, in *inputs) bool {
+func (d *decision) exceeds(request *HoldRequest, l *limit, replaced []reservations.Reservation, in *inputs) bool {
 	wants := in.bought[l.customerKey] + d.bought[l.customerKey] + request.Quantity
 	if request.Replace {
-		own, counted := l.unitsOf(held, in.now)
+		own, counted := l.unitsOf(replaced, in.now)
 		if request.Quantity <= own {
 			return false
 		}

@@ -51,6 +51,7 @@ CROSS JOIN LATERAL (
           AND r.resource_key = s.variant_id
           AND r.quantity > 0
           AND r.status = 'held'
+          AND NOT ` + dueOfAllotment + `
           AND r.expires_at >= s.due_from
           AND r.expires_at <= (SELECT clock_timestamp())
         ORDER BY r.expires_at

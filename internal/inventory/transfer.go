@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast/holdfast/audit"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
@@ -84,6 +85,13 @@ func DeleteTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantID stri
 	}
 	if err != nil {
 		return fmt.Errorf("delete stock %s: %w", variantID, err)
+	}
+	now, err := pg.ReadClock(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if err := endRestsTx(ctx, tx, Ref{tenantID, variantID}, "", now, origin); err != nil {
+		return err
 	}
 	before, err := stock.encode()
 	if err != nil {

@@ -86,7 +86,10 @@ func (in *inputs) readUnitsTx(ctx context.Context, tx pgx.Tx, requests []HoldReq
 	if len(wishes) == 0 {
 		return nil
 	}
-	in.units, in.lockedDue, in.lockedUnits = make(map[Ref]blockUnits, len(wishes)), make(map[Ref]int64), make(map[Ref]map[string]bool)
+	in.units, in.lockedUnits = make(map[Ref]blockUnits, len(wishes)), make(map[Ref]map[string]bool)
+	if in.lockedDue == nil {
+		in.lockedDue = make(map[Ref]int64)
+	}
 	// in one order, because ending due holds locks them
 	blocks := slices.SortedFunc(maps.Keys(wishes), func(a, b Ref) int {
 		return cmp.Or(bytes.Compare(a.TenantID[:], b.TenantID[:]), cmp.Compare(a.VariantID, b.VariantID))

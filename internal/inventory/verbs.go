@@ -170,6 +170,11 @@ func ReleaseIncompleteTx(ctx context.Context, tx pgx.Tx, held []reservations.Res
 	}
 	live, due := splitDue(slices.DeleteFunc(lock.held, func(r reservations.Reservation) bool { return r.Status != reservations.Held }), lock.now)
 	var e endings
+	var err error
+	e.setAside, err = setAsidesOfTx(ctx, tx, lock.held, lock.now)
+	if err != nil {
+		return err
+	}
 	e.count(live, reservations.Released)
 	e.add(live, reservationrows.Ending{To: reservations.Released, Reason: reservationrows.Incomplete, At: lock.now, Origin: origin})
 	e.count(due, reservations.Expired)
@@ -179,6 +184,7 @@ func ReleaseIncompleteTx(ctx context.Context, tx pgx.Tx, held []reservations.Res
 	e.queueRows(b)
 	queueDeltas(b, e.deltas)
 	audit.Queue(b, e.entries)
+	e.queueBack(b)
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return fmt.Errorf("release %d holds of an incomplete request: %w", len(live), err)
 	}
@@ -247,7 +253,7 @@ func applyOneTx(ctx context.Context, tx pgx.Tx, c Call) (reservations.Reservatio
 // ErrNotFound.
 func getHold(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID) (reservations.Reservation, error) {
 	r, err := reservations.Get(ctx, tx, tenantID, reservationID)
-	if err == nil && r.ResourceKind != Kind {
+	if err == nil && (r.ResourceKind != Kind || r.IsSetAside()) {
 		err = reservations.ErrNotFound
 	}
 	return r, err

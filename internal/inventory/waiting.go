@@ -154,6 +154,7 @@ const offerable = `
               FROM reservations r
               WHERE r.tenant_id = line.tenant_id AND r.resource_key = line.variant_id AND r.resource_kind = '` + Kind + `' AND r.quantity > 0
                 AND r.expires_at BETWEEN s.due_from AND (SELECT clock_timestamp()) AND r.status = 'held'
+                AND NOT ` + dueOfAllotment + `
               ORDER BY r.expires_at
               LIMIT 1000) r
     ) AS due`

@@ -68,7 +68,8 @@ func holdRequest(r *requests.Request) inventory.HoldRequest {
 		Quantity: int64(r.Quantity), Replace: r.Kind == requests.Set, Wait: r.Kind == requests.Wait, Offered: r.Status == requests.Waiting, Origin: requestrows.OriginOf(r),
 	}
 	if r.Units != nil {
-		ask.UnitIDs, ask.Contiguous, ask.Block = r.Units.IDs, r.Units.Contiguous, true
+		ask.UnitIDs, ask.Contiguous, ask.AllotmentID = r.Units.IDs, r.Units.Contiguous, r.Units.Allotment
+		ask.Block = ask.AllotmentID == ""
 	}
 	ask.KitID = r.KitID
 	return ask

@@ -49,7 +49,7 @@ func applyAvailability(a *Availability, e *Event) Availability {
 	case Committed:
 		a.Reserved -= e.Quantity
 		a.Stock -= e.Quantity
-	case Released, Expired, Reduced:
+	case Released, Expired, Resized:
 		a.Reserved -= e.Quantity
 	case RequestFailed:
 	}

@@ -37,7 +37,7 @@ func applyCounters(c *Counters, e *Event) Counters {
 		c.Committed++
 	case Released, Expired:
 		c.Released++
-	case Reduced, RequestFailed, StockChanged: // not of a reservation
+	case Resized, RequestFailed, StockChanged: // not of a reservation
 	}
 	return *c
 }

@@ -20,7 +20,7 @@ const (
 	Committed
 	Released
 	Expired
-	Reduced
+	Resized
 	RequestFailed
 	StockChanged
 )
@@ -30,7 +30,7 @@ var kinds = map[string]Kind{
 	"reservation.committed": Committed,
 	"reservation.released":  Released,
 	"reservation.expired":   Expired,
-	"reservation.reduced":   Reduced,
+	"reservation.resized":   Resized,
 	"request.failed":        RequestFailed,
 	"stock.set":             StockChanged,
 	"stock.adjusted":        StockChanged,
@@ -82,7 +82,7 @@ func decode(r *audit.Record) (*Event, bool) {
 			e.Reason = textOf(value, "out_of_stock")
 		}
 	})
-	if kind == Reduced {
+	if kind == Resized {
 		left := e.Quantity
 		members(r.Before, func(name, value []byte) {
 			if string(name) == "quantity" {
@@ -95,4 +95,4 @@ func decode(r *audit.Record) (*Event, bool) {
 
 // ofVariant reports whether the event is a transition of a variant's
 // reservation.
-func (e *Event) ofVariant() bool { return e.Kind <= Reduced && e.ResourceKind == inventory.Kind }
+func (e *Event) ofVariant() bool { return e.Kind <= Resized && e.ResourceKind == inventory.Kind }

@@ -83,7 +83,7 @@ func (b *RateBucket) count(e *Event) {
 		} else {
 			b.Rejected++
 		}
-	case Reduced, StockChanged:
+	case Resized, StockChanged:
 	}
 }
 

@@ -37,13 +37,17 @@ func validateLines(lines *requests.Lines) error {
 		if err := validateLine(line, field); err != nil {
 			return err
 		}
-		if named[line.VariantID] && line.VariantID != "" {
+		source := line.VariantID
+		if line.Units != nil && line.Units.Allotment != "" {
+			source += "\x1f" + line.Units.Allotment // no id has a control character
+		}
+		if named[source] && line.VariantID != "" {
 			return &inventory.InvalidError{Field: field("variant_id"), Message: "is the variant of another line"}
 		}
 		if kits[line.KitID] {
 			return &inventory.InvalidError{Field: field("kit_id"), Message: "is the kit of another line"}
 		}
-		named[line.VariantID] = true
+		named[source] = true
 		if line.KitID != "" {
 			kits[line.KitID] = true
 		}
@@ -77,6 +81,9 @@ func validateLine(line *requests.Line, field func(string) string) error {
 	}
 	if line.Units == nil {
 		return nil
+	}
+	if line.Units.Allotment != "" {
+		return validateAllotment(field("allotment"), line.Units)
 	}
 	if line.Quantity > unitrows.UnitsMax {
 		return &inventory.InvalidError{Field: field("any_of"), Message: fmt.Sprintf("must be between 1 and %d", unitrows.UnitsMax)}

@@ -26,8 +26,8 @@ type Submission struct {
 	CartID, VariantID string
 	// Quantity is in units, 1 to inventory.MaxQuantity.
 	Quantity int32
-	// Units is which units of a block are wanted; nil for units of a variant,
-	// or any units of a block. Units.IDs are Quantity distinct unit ids, at most
+	// Units is which units of a block are wanted, or from which allotment; nil for
+	// units of a variant, or any units of a block. Units.IDs are Quantity distinct unit ids, at most
 	// unitrows.UnitsMax.
 	Units *requests.Units
 	// Lines are those of a request of kind Several, which has no other variant,
@@ -112,6 +112,12 @@ func (s *Submission) validateUnits() error {
 	if s.Units == nil {
 		return nil
 	}
+	if s.Units.Allotment != "" {
+		if s.Kind == requests.Wait {
+			return &inventory.InvalidError{Field: "wait_for_stock", Message: "must be left out with allotment"}
+		}
+		return validateAllotment("allotment", s.Units)
+	}
 	if s.Kind == requests.Set {
 		return &inventory.InvalidError{Field: "units", Message: "cannot be changed: remove the item and add it again"}
 	}
@@ -125,6 +131,14 @@ func (s *Submission) validateUnits() error {
 		return &inventory.InvalidError{Field: "any_of", Message: fmt.Sprintf("must be between 1 and %d", unitrows.UnitsMax)}
 	}
 	return inventory.ValidateUnits(s.Units.IDs, int(s.Quantity))
+}
+
+// validateAllotment validates units of an allotment.
+func validateAllotment(field string, units *requests.Units) error {
+	if len(units.IDs) > 0 || units.Any || units.Contiguous {
+		return &inventory.InvalidError{Field: field, Message: "must be left out for units of a block"}
+	}
+	return inventory.ValidateID(field, units.Allotment)
 }
 
 // Prepare validates the submission, makes an id for the request if it has none,

@@ -186,7 +186,7 @@ FROM (
     ORDER BY next.expires_at
     LIMIT $4
 ) r
-WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.status = 'held'
+WHERE r.tenant_id = $1 AND r.resource_kind = $2 AND r.status = 'held' AND ` + notSetAside + `
 ORDER BY r.expires_at
 LIMIT $3`
 
@@ -201,7 +201,7 @@ FROM (
     ORDER BY newest.reservation_id DESC
     LIMIT $4
 ) r
-WHERE r.resource_kind = $2 AND r.status = 'held' AND r.expires_at > (SELECT clock_timestamp())
+WHERE r.resource_kind = $2 AND r.status = 'held' AND r.expires_at > (SELECT clock_timestamp()) AND ` + notSetAside + `
 ORDER BY r.expires_at
 LIMIT $3`
 

@@ -17,7 +17,7 @@ import (
 // DueOfKeys reads the reservations of single resources that are held and past
 // their deadline. It reads each resource's own range of
 // reservations_resource_idx, from the resource's mark on.
-type DueOfKeys struct{ kind, lockSQL, lockSomeSQL, readSQL, sumSQL string }
+type DueOfKeys struct{ kind, lockSQL, lockSomeSQL, readSQL, sumSQL, leaveSQL string }
 
 // someMax is how many reservations of a resource QueueLockSome reads at most.
 const someMax = 5000
@@ -25,12 +25,20 @@ const someMax = 5000
 // NewDueOfKeys returns what reads the due reservations of a kind. mark is a SQL
 // expression of the mark of the resource (wanted.tenant_id,
 // wanted.resource_key): no reservation of it with an earlier deadline is held.
-func NewDueOfKeys(kind, mark string) DueOfKeys {
+//
+// which is a further condition of a reservation r, empty for none, in which @now
+// is the time that deadlines are compared with.
+func NewDueOfKeys(kind, mark, which string) DueOfKeys {
 	ofResource := func(alias string) string {
 		return strings.ReplaceAll(`r.tenant_id = wanted.tenant_id AND r.resource_kind = $1 AND r.resource_key = wanted.resource_key
       AND r.quantity > 0 AND r.expires_at >= (SELECT `, "r.", alias+".") + mark + `)`
 	}
-	due := ofResource("r") + ` AND r.status = 'held'`
+	due := func(now string) string {
+		if which == "" {
+			return ofResource("r") + ` AND r.status = 'held'`
+		}
+		return ofResource("r") + ` AND r.status = 'held' AND ` + strings.ReplaceAll(which, "@now", now)
+	}
 	read := func(until string) string {
 		return `
 SELECT ` + columns + `
@@ -38,7 +46,7 @@ FROM unnest($2::uuid[], $3::text[], $4::bigint[]) AS wanted (tenant_id, resource
 CROSS JOIN LATERAL (
     SELECT r.*
     FROM reservations r
-    WHERE ` + due + `
+    WHERE ` + due(`coalesce($5, clock_timestamp())`) + `
       AND r.expires_at <= (SELECT ` + until + `)
     ORDER BY r.expires_at
     LIMIT wanted.most
@@ -62,6 +70,11 @@ CROSS JOIN LATERAL (
         OFFSET `+strconv.Itoa(someMax)+`
         LIMIT 1))`) + lock,
 		readSQL: read(now) + `) AS r`,
+		leaveSQL: `
+UPDATE reservations r
+SET allotment_id = NULL
+FROM (VALUES ($2::uuid, $3::text)) AS wanted (tenant_id, resource_key)
+WHERE ` + ofResource("r") + ` AND r.status = 'held' AND r.allotment_id = $4 AND ` + notSetAside,
 		// Each resource is read individually. With a plain join, on a table that
 		// grew since it was last analysed, the planner may read all holds once
 		// for each resource.
@@ -71,7 +84,7 @@ FROM unnest($2::uuid[], $3::text[]) AS wanted (tenant_id, resource_key)
 CROSS JOIN LATERAL (
     SELECT sum(r.quantity)::bigint AS quantity
     FROM reservations r
-    WHERE ` + due + ` AND r.expires_at <= $4
+    WHERE ` + due(`$4`) + ` AND r.expires_at <= $4
 ) AS due
 WHERE due.quantity IS NOT NULL`,
 	}

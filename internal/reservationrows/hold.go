@@ -85,6 +85,7 @@ func QueueHolds(b *pgx.Batch, holds []Hold) {
 	b.Queue(holdSQL, pg.Collapse(ids[:n]), ids[n:], pg.Collapse(texts[:n]), pg.Collapse(texts[n:2*n]), pg.Collapse(texts[2*n:3*n]),
 		pg.Collapse(texts[3*n:4*n]), pg.Collapse(quantities), pg.Collapse(times[:n]), pg.Collapse(times[n:2*n]), pg.Collapse(times[2*n:]),
 		pg.Collapse(texts[4*n:5*n]), pg.Collapse(texts[5*n:6*n]), pg.Collapse(texts[6*n:]))
+	queueOfAllotments(b, holds)
 	queueLowerMarks(b, texts[:n], times[2*n:])
 	reserved, released := unitsOf(holds)
 	replacing.QueueRows(b, replaced, released)

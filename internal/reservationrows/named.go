@@ -20,10 +20,10 @@ const namedSQL = `
 SELECT wanted.place, r.tenant_id, r.reservation_id, r.holder_id, r.resource_key
 FROM unnest($2::uuid[], $3::uuid[]) WITH ORDINALITY AS wanted (tenant_id, reservation_id, place)
 JOIN reservations r ON r.tenant_id = wanted.tenant_id AND r.reservation_id = wanted.reservation_id
-WHERE r.resource_kind = $1`
+WHERE r.resource_kind = $1 AND ` + notSetAside
 
 // QueueNamed adds to b a statement that reads the named reservations of a kind,
-// in any status, without locking. It calls found for each, with its index in
+// in any status, without locking. What is left of an allotment has no name. It calls found for each, with its index in
 // refs. Names that don't exist are left out.
 func QueueNamed(b *pgx.Batch, kind string, refs []Ref, found func(place int, n Named)) {
 	tenants, ids := split(refs)

@@ -23,9 +23,9 @@ WHERE tenant_id = $1 AND reservation_id = $2 AND status = 'held'`
 	// partSQL makes the committed part of a reservation, with what it has in
 	// common with it.
 	partSQL = `
-INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id, customer_id, kit_id,
+INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, resource_window, holder_id, customer_id, kit_id, allotment_id,
                           quantity, unit_ids, status, first_held_at, held_at, expires_at, ended_at, part_of)
-SELECT r.tenant_id, $3, r.resource_kind, r.resource_key, r.resource_window, r.holder_id, r.customer_id, r.kit_id,
+SELECT r.tenant_id, $3, r.resource_kind, r.resource_key, r.resource_window, r.holder_id, r.customer_id, r.kit_id, r.allotment_id,
        $4, nullif($5, '')::jsonb, 'committed', r.first_held_at, r.held_at, r.expires_at, $6, r.reservation_id
 FROM reservations r
 WHERE r.tenant_id = $1 AND r.reservation_id = $2`
@@ -45,7 +45,7 @@ WHERE r.tenant_id = moved.tenant_id AND r.reservation_id = moved.reservation_id 
 // QueueCommitPart adds to b what commits units of a held reservation as a
 // reservation with the id part, and returns it. What is left in r keeps its id and
 // deadline; unitIDs are the part's units if they have their own identity. It
-// writes three audit rows: reservation.reduced, and reservation.held and
+// writes three audit rows: reservation.resized, and reservation.held and
 // reservation.committed of the part. It updates r.
 //
 // The caller has locked the resource and r, found it live at now, and changes the
@@ -56,7 +56,7 @@ func QueueCommitPart(b *pgx.Batch, r *Reservation, part uuid.UUID, quantity int6
 	taken := r.claim()
 	taken.UnitIDs = unitIDs
 	unitrows.QueueRelease(b, []unitrows.Claim{taken})
-	entries := []audit.Entry{r.without(EventReduced, unitIDs, origin, func() { r.Quantity -= quantity }), committed.entry(EventHeld, origin)}
+	entries := []audit.Entry{r.without(EventResized, unitIDs, origin, func() { r.Quantity -= quantity }), committed.entry(EventHeld, origin)}
 	b.Queue(reduceSQL, r.TenantID, r.ReservationID, r.Quantity, unitsText(r.UnitIDs)).Exec(exactly(1, "reduce"))
 	b.Queue(partSQL, r.TenantID, r.ReservationID, part, quantity, unitsText(unitIDs), now).Exec(exactly(1, "commit a part of"))
 	unitrows.QueueReserve(b, Claims([]Reservation{committed}))

@@ -20,7 +20,7 @@ import (
 func TestHotKeysAndLongHistoriesAreNotRead(t *testing.T) {
 	t.Parallel()
 	db, tenant, now := pgtest.New(t), uuid.New(), time.Now()
-	due := NewDueOfKeys("k", `'-infinity'::timestamptz`)
+	due := NewDueOfKeys("k", `'-infinity'::timestamptz`, "")
 	for _, fill := range []string{
 		`INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
 		 SELECT $1, gen_random_uuid(), 'k', 'hot', 'h' || n, 1, now(), now(), now() + interval '1 hour'
@@ -76,7 +76,7 @@ func TestMostlyDue(t *testing.T) {
 	now, since := time.Now(), time.Now().Add(-9*time.Hour)
 	hotPath := db.Config()
 	pg.ForceGenericPlans(hotPath)
-	all, marked := NewDueOfKeys("k", `'-infinity'::timestamptz`), NewDueOfKeys("k", `'`+since.Format(time.RFC3339)+`'::timestamptz`)
+	all, marked := NewDueOfKeys("k", `'-infinity'::timestamptz`, ""), NewDueOfKeys("k", `'`+since.Format(time.RFC3339)+`'::timestamptz`, "")
 	for _, known := range []string{"before it is analysed", "once it is analysed"} {
 		for name, find := range map[string]func(pgx.Tx) ([]Reservation, error){
 			"due": func(tx pgx.Tx) ([]Reservation, error) { return Due(t.Context(), tx, DueQuery{Kind: "k"}, 500) },

@@ -66,7 +66,7 @@ func TestDue(t *testing.T) {
 	}
 
 	now := live.HeldAt.Add(time.Minute) // the time at which it was made
-	ofKeys := reservationrows.NewDueOfKeys(seat, `'-infinity'::timestamptz`)
+	ofKeys := reservationrows.NewDueOfKeys(seat, `'-infinity'::timestamptz`, "")
 	a1 := reservationrows.DueLimit{Resource: reservationrows.Resource{TenantID: h.tenant, ResourceKey: "A1"}, Limit: 10}
 	due, err = ofKeys.Read(t.Context(), h.DB, a1, now)
 	h.Must(err)

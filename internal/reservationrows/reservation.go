@@ -30,7 +30,7 @@ const (
 const (
 	EventHeld      = "reservation.held"
 	EventExtended  = "reservation.extended"
-	EventReduced   = "reservation.reduced"  // a part was committed
+	EventResized   = "reservation.resized"  // a part was committed, or the units of an allotment changed
 	EventMoved     = "reservation.moved"    // to another holder
 	EventReturned  = "reservation.returned" // committed units came back
 	EventCommitted = "reservation.committed"
@@ -91,10 +91,20 @@ type Reservation struct {
 	CheckoutID uuid.UUID
 	// KitID is the kit that the hold is a part of; empty for none.
 	KitID string
+	// AllotmentID is the allotment whose units the hold took; empty for none. A
+	// reservation with the holder SetAside is the units of the allotment that are
+	// left.
+	AllotmentID string
 	// PartOf is the reservation of which this one was committed as a part; the zero
 	// id for none.
 	PartOf uuid.UUID
 }
+
+// SetAside is the holder of the units of an allotment, which no cart has as its id.
+const SetAside = "/"
+
+// IsSetAside reports whether the reservation is what is left of an allotment.
+func (r *Reservation) IsSetAside() bool { return r.HolderID == SetAside && r.AllotmentID != "" }
 
 // Due reports whether the reservation is held past its deadline at now, a
 // reading of the database's clock.
@@ -108,7 +118,7 @@ const columns = `r.tenant_id, r.reservation_id, r.resource_kind, r.resource_key,
        r.holder_id, r.quantity, r.status,
        coalesce(r.release_reason, ''), r.first_held_at, r.held_at, r.expires_at, r.ended_at, r.unit_ids, r.checkout_id,
        coalesce(r.customer_id, ''), coalesce(r.kit_id, ''),
-       coalesce(r.returned_quantity, 0), r.part_of`
+       coalesce(r.returned_quantity, 0), r.part_of, coalesce(r.allotment_id, '')`
 
 // toReservation reads a row of columns.
 func toReservation(row pgx.CollectableRow) (Reservation, error) { return scan(row) }
@@ -138,7 +148,7 @@ func scan(row pgx.CollectableRow, added ...any) (r Reservation, err error) {
 		&r.HolderID, &r.Quantity, (*string)(&r.Status),
 		(*string)(&r.ReleaseReason), &r.FirstHeldAt, &r.HeldAt, &r.ExpiresAt, &r.EndedAt, &r.UnitIDs, &checkout,
 		&r.CustomerID, &r.KitID,
-		&r.ReturnedQuantity, &whole,
+		&r.ReturnedQuantity, &whole, &r.AllotmentID,
 	}, added...)...)
 	if checkout != nil {
 		r.CheckoutID = *checkout

@@ -84,6 +84,7 @@ const reasons = {
   not_on_sale: "Not on sale at that time",
   quantity_not_allowed: "Not sold in that quantity",
   limit_exceeded: "More than a cart or a customer may hold",
+  unknown_allotment: "No such allotment, or it has ended",
   cancelled: "Cancelled by the buyer",
   expired_in_queue: "Waited too long in the queue",
   internal_error: "Internal error",
@@ -116,7 +117,7 @@ export function releaseReason(code) {
 const actions = {
   "reservation.held": "Held",
   "reservation.extended": "Extended",
-  "reservation.reduced": "Part committed",
+  "reservation.resized": "Quantity changed",
   "reservation.moved": "Moved to another cart",
   "reservation.returned": "Returned",
   "reservation.committed": "Committed",
