@@ -41,9 +41,10 @@ func (t *Tenant) SetAllotmentTx(ctx context.Context, tx pgx.Tx, variant, allotme
 
 // Allotment returns an allotment that has not ended.
 //
-// Errors: *InvalidError, ErrUnknownAllotment.
+// Errors: *InvalidError, ErrNotFound.
 func (t *Tenant) Allotment(ctx context.Context, variant, allotment string) (Allotment, error) {
-	return inventory.GetAllotment(ctx, t.client.db, t.TenantID, variant, allotment)
+	a, err := inventory.GetAllotment(ctx, t.client.db, t.TenantID, variant, allotment)
+	return a, vocabulary(err)
 }
 
 // Allotments returns a page of the allotments of a variant, as Kits does of kits.
@@ -65,7 +66,7 @@ func (t *Tenant) endAllotment(variant, allotment string, opts *CallOpts) *call[s
 // EndAllotment ends an allotment before its time. What carts hold from it stays
 // held.
 //
-// Errors: *InvalidError, ErrUnknownVariant, ErrUnknownAllotment, ErrKeyReused,
+// Errors: *InvalidError, ErrUnknownVariant, ErrNotFound, ErrKeyReused,
 // ErrOutcomeUnknown.
 func (t *Tenant) EndAllotment(ctx context.Context, variant, allotment string, opts *CallOpts) error {
 	_, err := t.endAllotment(variant, allotment, opts).run(ctx)

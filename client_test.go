@@ -55,7 +55,7 @@ func outcome(t *testing.T, shop *holdfast.Tenant, r holdfast.Outcome, reason req
 	t.Helper()
 	o, err := shop.Wait(t.Context(), r.RequestID, 30*time.Second)
 	pgtest.Must(t, err)
-	if want := map[bool]requests.Status{true: holdfast.Done, false: holdfast.Failed}[reason == ""]; o.Status != want || o.Reason != reason {
+	if want := map[bool]requests.Status{true: requests.Done, false: requests.Failed}[reason == ""]; o.Status != want || o.Reason != reason {
 		t.Fatalf("the request is %s %q, want %s %q", o.Status, o.Reason, want, reason)
 	}
 	return o
@@ -77,8 +77,8 @@ var verbs = map[string]func(ctx context.Context, shop *holdfast.Tenant, cart str
 		r, err := shop.Set(ctx, cart, "shirt", 2, opts)
 		return r.RequestID, err
 	},
-	"AddAnyUnits": func(ctx context.Context, shop *holdfast.Tenant, cart string, _ uuid.UUID, opts *holdfast.CallOpts) (any, error) {
-		r, err := shop.AddAnyUnits(ctx, cart, "hall", 1, false, opts)
+	"AddUnits": func(ctx context.Context, shop *holdfast.Tenant, cart string, _ uuid.UUID, opts *holdfast.CallOpts) (any, error) {
+		r, err := shop.AddUnits(ctx, cart, "hall", requests.Units{Any: true}, 1, opts)
 		return r.RequestID, err
 	},
 	"CreateUnits": func(ctx context.Context, shop *holdfast.Tenant, cart string, _ uuid.UUID, opts *holdfast.CallOpts) (any, error) {
@@ -200,9 +200,9 @@ func TestVerbsJoinATransaction(t *testing.T) {
 		pgtest.Must(t, err)
 		_, err = shop.SetTx(ctx, tx, "set", "shirt", 2, nil)
 		pgtest.Must(t, err)
-		seats, err = shop.AddUnitsTx(ctx, tx, "seats", "hall", []string{"A1"}, nil)
+		seats, err = shop.AddUnitsTx(ctx, tx, "seats", "hall", requests.Units{IDs: []string{"A1"}}, 0, nil)
 		pgtest.Must(t, err)
-		neighbours, err = shop.AddAnyUnitsTx(ctx, tx, "any", "hall", 2, true, nil)
+		neighbours, err = shop.AddUnitsTx(ctx, tx, "any", "hall", requests.Units{Contiguous: true}, 2, nil)
 		pgtest.Must(t, err)
 		if !commit {
 			pgtest.Must(t, tx.Rollback(ctx))
@@ -266,7 +266,7 @@ func TestErrorsHaveOneName(t *testing.T) {
 		"what is committed":       {func() (any, error) { return shop.Release(ctx, hold.ReservationID, reservations.Abandoned, nil) }, conflict},
 		"no quantity":             {func() (any, error) { return shop.Add(ctx, "ann's", "shirt", 0, nil) }, invalid("quantity")},
 		"an unknown reason":       {func() (any, error) { return shop.Release(ctx, hold.ReservationID, "whim", nil) }, invalid("reason")},
-		"no units":                {func() (any, error) { return shop.AddUnits(ctx, "ann's", "hall", nil, nil) }, invalid("quantity")},
+		"no units":                {func() (any, error) { return shop.AddUnits(ctx, "ann's", "hall", requests.Units{}, 0, nil) }, invalid("quantity")},
 		"a name with line breaks": {func() (any, error) { return shop.SetStock(ctx, "a\nb", holdfast.StockPatch{Stock: new(int64(1))}, nil) }, invalid("variant_id")},
 	} {
 		if _, err := c.call(); !c.want(err) {

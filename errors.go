@@ -21,10 +21,11 @@ var (
 	// AdjustStock, TransferStock, DeleteStock, Pin, MintAdmission).
 	ErrUnknownVariant = inventory.ErrUnknownVariant
 	// ErrBelowReserved means that the stock would be less than what is held of
-	// it (SetStock, AdjustStock, DeleteStock).
+	// it (SetStock, AdjustStock, DeleteStock), or an allotment less than was taken
+	// from it (SetAllotment).
 	ErrBelowReserved = inventory.ErrBelowReserved
 	// ErrOutOfStock means that fewer units are free than are to be moved
-	// (TransferStock).
+	// (TransferStock) or set aside (SetAllotment).
 	ErrOutOfStock = inventory.ErrOutOfStock
 	// ErrReturnExceeds means that fewer units are committed than are to be returned,
 	// or not the named ones (Return).
@@ -45,14 +46,6 @@ var (
 	// ErrCheckoutInProgress means that a checkout has locked the holds (all verbs
 	// that change them).
 	ErrCheckoutInProgress = reservationrows.ErrCheckoutInProgress
-	// ErrUnknownKit means that the tenant has no kit of that id (Kit, DeleteKit).
-	ErrUnknownKit = inventory.ErrUnknownKit
-	// ErrUnknownGroup means that no variant of the tenant is in the group, and that
-	// it was not set (Group).
-	ErrUnknownGroup = inventory.ErrUnknownGroup
-	// ErrUnknownAllotment means that the variant has no such allotment, or that it
-	// has ended (Allotment, EndAllotment).
-	ErrUnknownAllotment = inventory.ErrUnknownAllotment
 	// ErrPartOfKit means that the units cannot be given back alone, because they
 	// are held for a kit: remove the kit (Remove, Release, CommitPart).
 	ErrPartOfKit = inventory.ErrPartOfKit
@@ -61,20 +54,22 @@ var (
 	ErrLifetimeExceeded = reservations.ErrLifetimeExceeded
 	// ErrNotFound means that the tenant has no such request, reservation or
 	// checkout (Request, Wait, Observe, Retry, Reservation, Commit, Release,
-	// ExtendHold, GetCheckout, WaitCheckout, RecordPayment).
+	// ExtendHold, GetCheckout, WaitCheckout, RecordPayment), kit (Kit, DeleteKit) or
+	// group (Group), or that the variant has no such allotment or it has ended
+	// (Allotment, EndAllotment).
 	ErrNotFound = errors.New("holdfast: not found")
 	// ErrKeyReused means that the idempotency key was used for another call (all
 	// verbs that write).
 	ErrKeyReused = errors.New("holdfast: the idempotency key was used for another call")
 	// ErrOverloaded means that too many calls or requests wait, or that the
 	// client stops. Nothing was written. A *RefusedError has the time to wait
-	// (Add, Set, AddUnits, AddAnyUnits, Retry, and the synchronous verbs).
+	// (Add, Set, AddUnits, Retry, and the synchronous verbs).
 	ErrOverloaded = admission.ErrOverloaded
 	// ErrOverLimit means that too many calls or requests of this tenant wait;
 	// see ErrOverloaded.
 	ErrOverLimit = admission.ErrOverLimit
 	// ErrTokenRequired means that the variant requires an admission token and the
-	// call has none (Add, Set, AddUnits, AddAnyUnits).
+	// call has none (Add, Set, AddUnits).
 	ErrTokenRequired = admission.ErrTokenRequired
 	// ErrOutcomeUnknown means that the connection was lost during the COMMIT. A
 	// call with an idempotency key is safe to repeat (all verbs that write).
@@ -104,7 +99,10 @@ func vocabulary(err error) error {
 		is    error
 		names []error
 	}{
-		{ErrNotFound, []error{requestrows.ErrNotFound, reservations.ErrNotFound, checkouts.ErrNotFound}},
+		{ErrNotFound, []error{
+			requestrows.ErrNotFound, reservations.ErrNotFound, checkouts.ErrNotFound,
+			inventory.ErrUnknownKit, inventory.ErrUnknownGroup, inventory.ErrUnknownAllotment,
+		}},
 		{ErrOverloaded, []error{checkouts.ErrBusy}},
 		{ErrKeyReused, []error{requestrows.ErrKeyReused, tenants.ErrKeyReused}},
 	} {

@@ -43,9 +43,10 @@ func (t *Tenant) SetKitTx(ctx context.Context, tx pgx.Tx, kit string, parts []re
 
 // Kit returns a kit.
 //
-// Errors: *InvalidError, ErrUnknownKit.
+// Errors: *InvalidError, ErrNotFound.
 func (t *Tenant) Kit(ctx context.Context, kit string) (Kit, error) {
-	return inventory.GetKit(ctx, t.client.db, t.TenantID, kit)
+	k, err := inventory.GetKit(ctx, t.client.db, t.TenantID, kit)
+	return k, vocabulary(err)
 }
 
 // Kits returns a page of the tenant's kits in the order of their ids: limit of
@@ -67,7 +68,7 @@ func (t *Tenant) deleteKit(kit string, opts *CallOpts) *call[struct{}] {
 
 // DeleteKit deletes a kit. What carts hold of it stays held.
 //
-// Errors: ErrUnknownKit, ErrKeyReused, ErrOutcomeUnknown.
+// Errors: ErrNotFound, ErrKeyReused, ErrOutcomeUnknown.
 func (t *Tenant) DeleteKit(ctx context.Context, kit string, opts *CallOpts) error {
 	_, err := t.deleteKit(kit, opts).run(ctx)
 	return err

@@ -25,15 +25,6 @@ type (
 	// Outcome is a request with the reservation that was made for it, nil if
 	// there is none.
 	Outcome = requests.View
-	// Lines are several lines, each units of a variant, of one of several
-	// variants, or of a block.
-	Lines = requests.Lines
-)
-
-// The statuses of a finished request.
-const (
-	Done   = requests.Done
-	Failed = requests.Failed
 )
 
 // Add requests units of a variant for a cart, in addition to those that it
@@ -69,34 +60,21 @@ func (t *Tenant) SetTx(ctx context.Context, tx pgx.Tx, cart, variant string, qua
 	return t.submitTx(ctx, tx, requestrows.Submission{Kind: requests.Set, CartID: cart, VariantID: variant, Quantity: quantity}, opts)
 }
 
-// AddUnits requests the named units of a block for a cart, all or none: 1 to
-// 1,000 distinct ones.
+// AddUnits requests units of a block for a cart, all or none, up to 1,000: those
+// that units names, or as many as quantity, any of them or neighbours.
 //
 // Errors: as Add. That a unit is taken is an outcome.
-func (t *Tenant) AddUnits(ctx context.Context, cart, block string, unitIDs []string, opts *CallOpts) (Outcome, error) {
-	return t.submit(ctx, namedUnits(cart, block, unitIDs), opts)
+func (t *Tenant) AddUnits(ctx context.Context, cart, block string, units requests.Units, quantity int32, opts *CallOpts) (Outcome, error) {
+	return t.submit(ctx, ofBlock(cart, block, units, quantity), opts)
 }
 
 // AddUnitsTx is AddUnits in the caller's transaction, as AddTx is Add.
-func (t *Tenant) AddUnitsTx(ctx context.Context, tx pgx.Tx, cart, block string, unitIDs []string, opts *CallOpts) (Outcome, error) {
-	return t.submitTx(ctx, tx, namedUnits(cart, block, unitIDs), opts)
-}
-
-// AddAnyUnits requests any units of a block for a cart, as many as quantity;
-// neighbours means that their positions are consecutive.
-//
-// Errors: as Add.
-func (t *Tenant) AddAnyUnits(ctx context.Context, cart, block string, quantity int32, neighbours bool, opts *CallOpts) (Outcome, error) {
-	return t.submit(ctx, anyUnits(cart, block, quantity, neighbours), opts)
-}
-
-// AddAnyUnitsTx is AddAnyUnits in the caller's transaction, as AddTx is Add.
-func (t *Tenant) AddAnyUnitsTx(ctx context.Context, tx pgx.Tx, cart, block string, quantity int32, neighbours bool, opts *CallOpts) (Outcome, error) {
-	return t.submitTx(ctx, tx, anyUnits(cart, block, quantity, neighbours), opts)
+func (t *Tenant) AddUnitsTx(ctx context.Context, tx pgx.Tx, cart, block string, units requests.Units, quantity int32, opts *CallOpts) (Outcome, error) {
+	return t.submitTx(ctx, tx, ofBlock(cart, block, units, quantity), opts)
 }
 
 // AddLines requests several lines for a cart: 1 to 50, no variant and no kit in
-// two of them. All units of all lines are held, or none; with Lines.Partial, what there
+// two of them. All units of all lines are held, or none; with Partial, what there
 // is of each. Outcome.Outcomes has what is held for each line.
 //
 // Where a variant of the lines is hot, each line is decided in the order of its
@@ -104,18 +82,18 @@ func (t *Tenant) AddAnyUnitsTx(ctx context.Context, tx pgx.Tx, cart, block strin
 // decided. Its holds are released if another line comes up short.
 //
 // Errors: as Add.
-func (t *Tenant) AddLines(ctx context.Context, cart string, lines Lines, opts *CallOpts) (Outcome, error) {
+func (t *Tenant) AddLines(ctx context.Context, cart string, lines requests.Lines, opts *CallOpts) (Outcome, error) {
 	return t.submit(ctx, severalLines(cart, lines), opts)
 }
 
 // AddLinesTx is AddLines in the caller's transaction, as AddTx is Add.
-func (t *Tenant) AddLinesTx(ctx context.Context, tx pgx.Tx, cart string, lines Lines, opts *CallOpts) (Outcome, error) {
+func (t *Tenant) AddLinesTx(ctx context.Context, tx pgx.Tx, cart string, lines requests.Lines, opts *CallOpts) (Outcome, error) {
 	return t.submitTx(ctx, tx, severalLines(cart, lines), opts)
 }
 
 // severalLines is the submission of the lines, without the parts of kits: these
 // are read when the request is accepted.
-func severalLines(cart string, lines Lines) requestrows.Submission {
+func severalLines(cart string, lines requests.Lines) requestrows.Submission {
 	if slices.ContainsFunc(lines.Items, func(line requests.Line) bool { return len(line.Parts) > 0 }) {
 		lines.Items = slices.Clone(lines.Items)
 		for i := range lines.Items {
@@ -125,18 +103,11 @@ func severalLines(cart string, lines Lines) requestrows.Submission {
 	return requestrows.Submission{Kind: requests.Several, CartID: cart, Lines: &lines}
 }
 
-func namedUnits(cart, block string, ids []string) requestrows.Submission {
-	return requestrows.Submission{
-		Kind: requests.Add, CartID: cart, VariantID: block, Quantity: int32(len(ids)), // more than 1,000 are refused
-		Units: &requests.Units{IDs: ids},
+func ofBlock(cart, block string, units requests.Units, quantity int32) requestrows.Submission {
+	if len(units.IDs) > 0 {
+		quantity = int32(len(units.IDs)) // more than 1,000 are refused
 	}
-}
-
-func anyUnits(cart, block string, quantity int32, neighbours bool) requestrows.Submission {
-	return requestrows.Submission{
-		Kind: requests.Add, CartID: cart, VariantID: block, Quantity: quantity,
-		Units: &requests.Units{Any: !neighbours, Contiguous: neighbours},
-	}
+	return requestrows.Submission{Kind: requests.Add, CartID: cart, VariantID: block, Quantity: quantity, Units: &units}
 }
 
 // Retry requests again what a failed request asked for, in the name of the
@@ -236,7 +207,7 @@ func (t *Tenant) submit(ctx context.Context, s requestrows.Submission, opts *Cal
 	info := opts.info()
 	info.Replayed = v.RequestID != s.RequestID
 	switch {
-	case v.Reservation != nil, v.Status == Failed && !info.Replayed:
+	case v.Reservation != nil, v.Status == requests.Failed && !info.Replayed:
 		info.Waited = s.Waits // it was decided when it was admitted
 	case v.Status.Finished():
 		// A request that was made here is finished if its variant is digital.

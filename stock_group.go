@@ -43,9 +43,10 @@ func (t *Tenant) SetGroupTx(ctx context.Context, tx pgx.Tx, group string, patch 
 
 // Group returns a group, with the sums of its variants.
 //
-// Errors: *InvalidError, ErrUnknownGroup.
+// Errors: *InvalidError, ErrNotFound.
 func (t *Tenant) Group(ctx context.Context, group string) (Group, error) {
-	return inventory.GetGroup(ctx, t.client.db, t.TenantID, group)
+	g, err := inventory.GetGroup(ctx, t.client.db, t.TenantID, group)
+	return g, vocabulary(err)
 }
 
 // GroupStocks is Stocks for the variants of a group.

@@ -127,8 +127,8 @@ type Request struct {
 	// allotment; nil for a request for a variant, which may be a block too: then
 	// any units will do.
 	Units *Units
-	// Lines are those of a request of kind Several, whose VariantID is
-	// SeveralVariants, and whose Quantity is that of all lines.
+	// Lines are those of a request of kind Several, whose VariantID is "/", which no
+	// variant has, and whose Quantity is that of all lines.
 	Lines         *Lines
 	Lane          lanes.Lane
 	Slot          int16
@@ -173,10 +173,6 @@ type View struct {
 	// order.
 	Outcomes []LineOutcome
 }
-
-// SeveralVariants is the VariantID of a request of kind Several. No variant has
-// this id.
-const SeveralVariants = "/"
 
 // Cart is one page of a cart.
 type Cart struct {

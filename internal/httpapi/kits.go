@@ -181,7 +181,7 @@ func (s *service) deleteKit() endpoint[kitParams, emptyBody] {
 
 // submitKit is submit for kits, as one line.
 func (s *service) submitKit(ctx context.Context, req *request, cart cartID, b *addItemBody) (response, error) {
-	lines := holdfast.Lines{Items: []requests.Line{{KitID: string(b.KitID), Quantity: b.Quantity}}}
+	lines := requests.Lines{Items: []requests.Line{{KitID: string(b.KitID), Quantity: b.Quantity}}}
 	resp, err := s.submit(req, string(cart), func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
 		return s.tenant(req).AddLines(ctx, string(cart), lines, opts)
 	})

@@ -153,7 +153,7 @@ func (s *service) submitLines(ctx context.Context, req *request, cart cartID, w 
 		}
 	}
 	return s.submit(req, string(cart), func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
-		return s.tenant(req).AddLines(ctx, string(cart), holdfast.Lines{Items: lines, Partial: w.Partial}, opts)
+		return s.tenant(req).AddLines(ctx, string(cart), requests.Lines{Items: lines, Partial: w.Partial}, opts)
 	})
 }
 

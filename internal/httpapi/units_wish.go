@@ -141,10 +141,8 @@ func (s *service) submitUnits(ctx context.Context, req *request, cart cartID, w 
 	}
 	return s.submit(req, string(cart), func(opts *holdfast.CallOpts) (holdfast.Outcome, error) {
 		opts.WaitForStock = w.WaitForStock
-		if len(w.UnitIDs) > 0 {
-			return s.tenant(req).AddUnits(ctx, string(cart), string(w.Block), w.UnitIDs, opts)
-		}
-		return s.tenant(req).AddAnyUnits(ctx, string(cart), string(w.Block), w.AnyOf, w.Contiguous, opts)
+		units := requests.Units{IDs: w.UnitIDs, Any: len(w.UnitIDs) == 0 && !w.Contiguous, Contiguous: w.Contiguous}
+		return s.tenant(req).AddUnits(ctx, string(cart), string(w.Block), units, w.AnyOf, opts)
 	})
 }
 

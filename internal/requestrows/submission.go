@@ -141,6 +141,10 @@ func validateAllotment(field string, units *requests.Units) error {
 	return inventory.ValidateID(field, units.Allotment)
 }
 
+// severalVariants is the variant of a request of several lines. No variant has
+// this id.
+const severalVariants = "/"
+
 // Prepare validates the submission, makes an id for the request if it has none,
 // and records the trace of ctx. It returns the error of Validate.
 func (s *Submission) Prepare(ctx context.Context) error {
@@ -152,7 +156,7 @@ func (s *Submission) Prepare(ctx context.Context) error {
 		return err
 	}
 	if s.Lines != nil {
-		s.VariantID, s.Quantity = requests.SeveralVariants, unitsOf(s.Lines)
+		s.VariantID, s.Quantity = severalVariants, unitsOf(s.Lines)
 	}
 	return nil
 }
