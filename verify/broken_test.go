@@ -25,12 +25,14 @@ func one(table, id, where string) string {
 	return `(tenant_id, ` + id + `) = (SELECT tenant_id, ` + id + ` FROM ` + table + ` WHERE ` + where + ` LIMIT 1)`
 }
 
-func oneHold(where string) string    { return one("reservations", "reservation_id", where) }
+func oneHold(where string) string {
+	return one("reservations", "reservation_id", "holder_id <> '/' AND "+where)
+}
 func oneRequest(where string) string { return one("reservation_requests", "request_id", where) }
 func oneRow(where string) string     { return one("audit_log", "audit_id", where) }
 
 // onlyHeld selects the audit rows of live holds that have no other row.
-const onlyHeld = `action = 'reservation.held' AND target_id IN (SELECT reservation_id FROM reservations WHERE status = 'held' AND holder_id <> 'cart-1')
+const onlyHeld = `action = 'reservation.held' AND holder_id <> '/' AND target_id IN (SELECT reservation_id FROM reservations WHERE status = 'held' AND holder_id <> 'cart-1')
 	AND (SELECT count(*) FROM audit_log AS same WHERE same.target_id = audit_log.target_id) = 1`
 
 // again copies an audit row, so that it exists twice.
@@ -179,6 +181,12 @@ var reservationDamages = []damage{
 }
 
 var recordDamages = []damage{
+	{"what is left of an allotment is not its own", []string{`UPDATE allotments SET reservation_id = gen_random_uuid() WHERE allotment_id = 'fans'`},
+		[]string{"allotment_held"}},
+	{"an allotment ends before what is left of it", []string{`UPDATE allotments SET expires_at = expires_at - interval '1 day' WHERE allotment_id = 'fans'`},
+		[]string{"allotment_held"}},
+	{"more is held from an allotment than was taken", []string{`UPDATE allotments SET quantity = quantity - 1 WHERE allotment_id = 'fans'`},
+		[]string{"allotment_held"}},
 	{"a part of a hold that does not exist", []string{`UPDATE reservations SET part_of = gen_random_uuid() WHERE ` + oneHold(`part_of IS NOT NULL`)},
 		[]string{"part_of_hold"}},
 	{"a part that is held", []string{`UPDATE reservations SET part_of = reservation_id WHERE ` + oneHold(`status = 'held' AND holder_id <> 'cart-1'`)},

@@ -254,6 +254,28 @@ func (s *fixture) after(tenant uuid.UUID) {
 	}
 	_, err = inventory.Adjust(ctx, s.DB, tenant, "hat", 2, clerk)
 	s.Must(err)
+	s.allot(tenant)
+}
+
+// allot sets units aside, of which a cart holds one, and ends another allotment.
+func (s *fixture) allot(tenant uuid.UUID) {
+	s.TB.Helper()
+	s.Must(pgx.BeginFunc(s.TB.Context(), s.DB, func(tx pgx.Tx) error {
+		for allotment, quantity := range map[string]int64{"fans": 3, "club": 2} {
+			if _, err := inventory.SetAllotmentTx(s.TB.Context(), tx, tenant, "hat", allotment, quantity, nil, clerk); err != nil {
+				return err
+			}
+		}
+		return inventory.EndAllotmentTx(s.TB.Context(), tx, tenant, "hat", "club", clerk)
+	}))
+	_, err := s.intake.Submit(s.TB.Context(), requestrows.Submission{
+		TenantID: tenant, CartID: "cart-fan", VariantID: "hat", Quantity: 1, Units: &requests.Units{Allotment: "fans"},
+	})
+	s.Must(err)
+	for _, lane := range s.lanes {
+		_, err := lane.Tick(s.TB.Context())
+		s.Must(err)
+	}
 }
 
 // commitPart commits a part of a hold, brings it back, and moves the rest to

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,8 +63,9 @@ SET quantity = $4, expires_at = $5, reservation_id = $6, updated_at = clock_time
     created_at = CASE WHEN a.reservation_id = $6 THEN a.created_at ELSE clock_timestamp() END`
 
 // SetAllotmentTx sets units of a variant aside, or changes how many are set aside
-// and until when; nil is for ever. It returns the allotment after that, and records
-// the change of what is left (reservation.held, reservation.resized).
+// and until when; nil is for ever. It returns the allotment after that. It records the
+// change (allotment.set), and that of what is left (reservation.held,
+// reservation.resized); no change records nothing.
 //
 // Errors: [*InvalidError], also for a block and for a digital variant;
 // [ErrUnknownVariant]; [ErrBelowReserved] for a quantity below what was taken;
@@ -132,6 +134,8 @@ func SetAllotmentTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantI
 		return old.Allotment, nil
 	}
 	b.Queue(saveAllotmentSQL, tenantID, variantID, allotmentID, quantity, end, id)
+	a = Allotment{TenantID: tenantID, VariantID: variantID, AllotmentID: allotmentID, Quantity: quantity, ExpiresAt: expiresAt}
+	audit.Queue(b, []audit.Entry{a.entry("allotment.set", old, origin)})
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return a, fmt.Errorf("set allotment %s of variant %s: %w", allotmentID, variantID, err)
 	}
@@ -175,7 +179,8 @@ func lockAllotmentTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variant
 }
 
 // EndAllotmentTx ends an allotment: what is left is for sale. What carts hold from
-// it stays held. It records the end (reservation.resized, reservation.expired).
+// it stays held. It records the end (allotment.ended), and that of what is left
+// (reservation.resized, reservation.expired).
 //
 // Errors: [*InvalidError]; [ErrUnknownVariant]; [ErrUnknownAllotment]. The locks and
 // the isolation level are those of SetAllotmentTx.
@@ -189,7 +194,39 @@ func EndAllotmentTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantI
 	if err != nil {
 		return err
 	}
-	return endRestsTx(ctx, tx, l.ref, allotmentID, l.now, origin)
+	if err := endRestsTx(ctx, tx, l.ref, allotmentID, l.now, origin); err != nil {
+		return err
+	}
+	after := l.found.Allotment
+	after.ExpiresAt = &l.now
+	return audit.WriteTx(ctx, tx, []audit.Entry{after.entry("allotment.ended", l.found, origin)})
+}
+
+// entry returns the audit entry of a change by the back office. before is nil if
+// the allotment is new.
+func (a *Allotment) entry(action string, before *setAside, origin audit.Origin) audit.Entry {
+	e := audit.Entry{
+		TenantID: a.TenantID, TargetID: audit.TargetOf(a.TenantID, "allotment", sourceOf(a.TenantID, a.VariantID, a.AllotmentID).VariantID),
+		Action: action, Origin: origin, After: a.encode(),
+	}
+	if before != nil {
+		e.Before = before.encode()
+	}
+	return e
+}
+
+// encode is the allotment as the audit log keeps it.
+func (a *Allotment) encode() json.RawMessage {
+	b, err := json.Marshal(struct {
+		VariantID   string     `json:"variant_id"`
+		AllotmentID string     `json:"allotment_id"`
+		Quantity    int64      `json:"quantity"`
+		ExpiresAt   *time.Time `json:"expires_at"`
+	}{a.VariantID, a.AllotmentID, a.Quantity, a.ExpiresAt})
+	if err != nil { // strings and numbers always marshal
+		panic(err)
+	}
+	return b
 }
 
 const endAllotmentsSQL = `
@@ -296,15 +333,15 @@ WHERE a.tenant_id = ended.tenant_id AND a.variant_id = ended.variant_id AND a.al
 func PurgeAllotments(ctx context.Context, db *pgxpool.Pool, retention time.Duration, limit int) (deleted int64, err error) {
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		var ended wantedAllotments
-		rows, _ := tx.Query(ctx, endedAllotmentsSQL, retention, limit)
-		var tenant [16]byte
-		var variant, allotment string
-		_, err := pgx.ForEachRow(rows, []any{&tenant, &variant, &allotment}, func() error {
-			ended.add(tenant, variant, allotment)
-			return nil
-		})
-		if err != nil || len(ended.tenants) == 0 {
+		keys, err := pg.Select(ctx, tx, pgx.RowToStructByPos[struct {
+			TenantID               uuid.UUID
+			VariantID, AllotmentID string
+		}], endedAllotmentsSQL, retention, limit)
+		if err != nil || len(keys) == 0 {
 			return err
+		}
+		for _, k := range keys {
+			ended.add(k.TenantID, k.VariantID, k.AllotmentID)
 		}
 		b := &pgx.Batch{}
 		reservationrows.QueueDropEmpty(b, ended.tenants, ended.variants, ended.allotments)

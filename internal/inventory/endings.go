@@ -71,7 +71,7 @@ func (e *endings) count(held []reservations.Reservation, to reservations.Status)
 		d := e.deltas[ref]
 		d.ended = true
 		if source := sourceOfHold(&held[i]); to != reservations.Committed && e.setAside[source] != nil {
-			e.giveBack(source, held[i].Quantity)
+			e.addBack(source, held[i].Quantity)
 		} else {
 			d.reserved -= held[i].Quantity
 		}

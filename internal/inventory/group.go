@@ -326,7 +326,10 @@ func lockOneTx(ctx context.Context, tx pgx.Tx, c Call, first ...func(*pgx.Batch)
 		return nil, err
 	}
 	g.stocks, g.held = lock.stocks, lock.held
-	return g, g.ReadAllotmentsTx(ctx, tx)
+	if err := g.ReadAllotmentsTx(ctx, tx); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // applyTx applies one call in the caller's transaction. first adds statements

@@ -217,6 +217,10 @@ func outcome(err error) (string, error) {
 		return "unknown_group", nil
 	case errors.Is(err, ErrUnknownKit):
 		return "unknown_kit", nil
+	case errors.Is(err, ErrUnknownAllotment):
+		return "unknown_allotment", nil
+	case errors.Is(err, ErrOutOfStock):
+		return "out_of_stock", nil
 	case errors.Is(err, ErrStockRequired):
 		return "stock_required", nil
 	case errors.Is(err, ErrBelowReserved):

@@ -150,8 +150,8 @@ func setAsidesOfTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservati
 	return wanted.readTx(ctx, tx, now)
 }
 
-// giveBack notes that units go back to an allotment.
-func (e *endings) giveBack(source Ref, quantity int64) {
+// addBack notes that units go back to an allotment.
+func (e *endings) addBack(source Ref, quantity int64) {
 	if e.back == nil {
 		e.back = make(map[Ref]int64)
 	}

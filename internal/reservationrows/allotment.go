@@ -59,7 +59,8 @@ func QueueResize(b *pgx.Batch, r *Reservation, quantity int64, deadline time.Tim
 	}
 	r.Quantity, r.ExpiresAt = quantity, deadline
 	e := r.entry(EventResized, origin)
-	e.Reservation.Before = append(before, '}')
+	before = append(before, '}')
+	e.Reservation.Before = before
 	b.Queue(resizeSQL, r.TenantID, r.ReservationID, quantity, deadline).Exec(exactly(1, "resize"))
 	queueLowerMarks(b, []string{r.ResourceKind}, []time.Time{deadline})
 	audit.Queue(b, []audit.Entry{e})
