@@ -237,7 +237,7 @@ func TestEndsConcurrently(t *testing.T) {
 	if n := s.count(`SELECT count(*) FROM reservations WHERE part_of IS NOT NULL`); n == 0 {
 		t.Error("no part was committed")
 	}
-	for _, action := range []string{"reduced", "moved", "returned"} {
+	for _, action := range []string{"resized", "moved", "returned"} {
 		if n := s.count(`SELECT count(*) FROM audit_log WHERE action = $1`, "reservation."+action); n == 0 {
 			t.Errorf("no reservation was %s", action)
 		}

@@ -49,7 +49,7 @@ func isProjection(name string) bool {
 
 // exists reports whether there is a channel of that name.
 func (h *Hub) exists(channel string) bool {
-	return h.sampled[channel] != nil || h.config.Snapshots != nil && isProjection(channel)
+	return h.sampledAs(channel) != nil || h.config.Snapshots != nil && isProjection(channel)
 }
 
 // authorize returns whether a key with the scopes gives access to the channel.
@@ -60,7 +60,7 @@ func (h *Hub) authorize(scopes []tenants.Scope, channel string) error {
 		return ErrUnknownChannel
 	}
 	needed := tenants.ScopeOps
-	if sampled := h.sampled[channel]; sampled != nil {
+	if sampled := h.sampledAs(channel); sampled != nil {
 		needed = sampled.Scope
 	} else if slices.ContainsFunc(h.config.Public, func(begin string) bool { return strings.HasPrefix(channel, begin) }) {
 		needed = ""

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,9 +40,12 @@ type Config struct {
 }
 
 // Sampled is a channel whose state is read again and again instead of folded.
-// Its frames are snapshots with a version that counts the samples. While a
-// subscriber has not received one, a later one replaces it.
+// Its frames are snapshots with a version that counts the samples that differed
+// from the one before. While a subscriber has not received one, a later one
+// replaces it.
 type Sampled struct {
+	// Channel is the name of the channel or, with SampleKey, the beginning of the
+	// names of its channels: <Channel>.<key>.
 	Channel string
 	// Scope is what a key needs to subscribe; "" for any key.
 	Scope tenants.Scope
@@ -51,6 +55,25 @@ type Sampled struct {
 	// subscriber, at most SamplesMax calls at a time in a process, and must end
 	// with ctx.
 	Sample func(ctx context.Context, tenantID uuid.UUID) (json.RawMessage, error)
+	// SampleKey, in place of Sample, returns the state of one key.
+	SampleKey func(ctx context.Context, tenantID uuid.UUID, key string) (json.RawMessage, error)
+}
+
+// key returns the key of a channel of that name, and whether it is one of s.
+func (s *Sampled) key(channel string) (key string, is bool) {
+	if s.SampleKey == nil {
+		return "", channel == s.Channel
+	}
+	key, is = strings.CutPrefix(channel, s.Channel+".")
+	return key, is && key != "" && isText(channel)
+}
+
+func (s *Sampled) read(ctx context.Context, tenantID uuid.UUID, channel string) (json.RawMessage, error) {
+	if s.SampleKey == nil {
+		return s.Sample(ctx, tenantID)
+	}
+	key, _ := s.key(channel)
+	return s.SampleKey(ctx, tenantID, key)
 }
 
 // SamplesMax is how many samples are read at the same time.
@@ -132,7 +155,8 @@ func (c *Config) validate() error {
 		return errors.New("live: snapshots and versions are needed together")
 	}
 	for _, s := range c.Sampled {
-		if !isText(s.Channel) || s.Sample == nil || isProjection(s.Channel) || s.Every < 0 {
+		one := s.SampleKey == nil
+		if !isText(s.Channel) || one == (s.Sample == nil) || one && isProjection(s.Channel) || s.Every < 0 {
 			return fmt.Errorf("live: the sampled channel %.100q is not valid", s.Channel)
 		}
 	}

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -17,8 +18,7 @@ import (
 // Hub delivers the frames of channels to the subscribers of one process. It is
 // safe for concurrent use.
 type Hub struct {
-	config  Config
-	sampled map[string]*Sampled
+	config Config
 	// sampling has room for the samples that are read at the same time.
 	sampling chan struct{}
 	// checkNow makes the hub compare the versions at once.
@@ -71,9 +71,11 @@ type channel struct {
 	// snapshot is being read, and since has the frames that arrived meanwhile.
 	unread, reading bool
 	since           []Frame
-	// stop ends the samples of a sampled channel, and sample is the last one.
+	// stop ends the samples of a sampled channel, and sample is the last one, of
+	// the state.
 	stop   context.CancelFunc
 	sample *Frame
+	state  json.RawMessage
 }
 
 // New returns a hub. Run makes it deliver.
@@ -83,12 +85,9 @@ func New(c Config) (*Hub, error) {
 		return nil, err
 	}
 	h := &Hub{
-		config: c, sampled: make(map[string]*Sampled), sampling: make(chan struct{}, SamplesMax),
+		config: c, sampling: make(chan struct{}, SamplesMax),
 		checkNow: make(chan struct{}, 1), ended: make(chan struct{}),
 		tenants: make(map[uuid.UUID]*tenant), sessions: make(map[*session]struct{}),
-	}
-	for i := range c.Sampled {
-		h.sampled[c.Sampled[i].Channel] = &c.Sampled[i]
 	}
 	background, cancel := context.WithCancel(context.Background())
 	h.cancel = cancel
@@ -221,7 +220,7 @@ func (h *Hub) subscribe(box *mailbox, tenantID uuid.UUID, name string) (*Subscri
 		c = &channel{tenant: t, name: name, subscribers: make(map[*Subscription]struct{})}
 		t.channels[name] = c
 		h.channels++
-		if sampled := h.sampled[name]; sampled != nil {
+		if sampled := h.sampledAs(name); sampled != nil {
 			h.startSampling(c, sampled)
 		}
 	}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"time"
@@ -22,7 +23,18 @@ func (h *Hub) startSampling(c *channel, sampled *Sampled) {
 	})
 }
 
-// takeSample reads one sample and offers it to all subscribers.
+// sampledAs returns what samples the channel, nil if it is not sampled.
+func (h *Hub) sampledAs(channel string) *Sampled {
+	for i := range h.config.Sampled {
+		if _, is := h.config.Sampled[i].key(channel); is {
+			return &h.config.Sampled[i]
+		}
+	}
+	return nil
+}
+
+// takeSample reads one sample and offers it to all subscribers, if it differs from
+// the last one.
 func (h *Hub) takeSample(ctx context.Context, c *channel, sampled *Sampled) {
 	select {
 	case h.sampling <- struct{}{}:
@@ -30,7 +42,7 @@ func (h *Hub) takeSample(ctx context.Context, c *channel, sampled *Sampled) {
 		return
 	}
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
-	state, err := sampled.Sample(reading, c.tenant.id)
+	state, err := sampled.read(reading, c.tenant.id, c.name)
 	cancel()
 	<-h.sampling
 	if err != nil {
@@ -41,6 +53,10 @@ func (h *Hub) takeSample(ctx context.Context, c *channel, sampled *Sampled) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if c.sample != nil && bytes.Equal(state, c.state) {
+		return
+	}
+	c.state = state
 	c.version++
 	f := newSnapshot(c.name, c.version, state)
 	c.sample = &f

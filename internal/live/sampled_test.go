@@ -109,3 +109,54 @@ func TestSampled(t *testing.T) {
 		t.Errorf("%d samples ran at the same time", source.most.Load())
 	}
 }
+
+// A channel of each key is sampled for that key, and a sample that equals the one
+// before is not sent.
+func TestSampledKeys(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t)
+	var taken atomic.Int64
+	var state atomic.Value
+	state.Store(`1`)
+	config := live.Config{Pool: b.DB, Log: b.config().Log, Sampled: []live.Sampled{{
+		Channel: "projection.kits.left", Every: time.Millisecond,
+		SampleKey: func(_ context.Context, tenantID uuid.UUID, key string) (json.RawMessage, error) {
+			taken.Add(1)
+			return json.RawMessage(fmt.Sprintf(`{"tenant":%q,"key":%q,"left":%s}`, tenantID, key, state.Load())), nil
+		},
+	}}}
+	hub, _ := b.run(config)
+	for _, name := range []string{"projection.kits.left", "projection.kits.left.", "projection.kits.leftover.a", "projection.kits.left.a\n"} {
+		if _, err := hub.Subscribe(b.tenant, name); !errors.Is(err, live.ErrUnknownChannel) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	s, err := hub.Subscribe(b.tenant, "projection.kits.left.a.b/c")
+	pgtest.Must(t, err)
+	defer s.Close()
+	want := func(left string, version int64) {
+		t.Helper()
+		f, err := s.Next(t.Context())
+		pgtest.Must(t, err)
+		payload := fmt.Sprintf(`{"tenant":%q,"key":"a.b/c","left":%s}`, b.tenant, left)
+		if f.Event != live.Snapshot || string(f.Payload) != payload || f.Version != version {
+			t.Errorf("received %s of version %d, want %s of %d", f.Payload, f.Version, payload, version)
+		}
+	}
+	want("1", 1)
+	before := taken.Load()
+	pgtest.Until(t, "the key is sampled again", func() bool { return taken.Load() > before+5 })
+	if load := hub.Load(); load.Frames != 0 {
+		t.Errorf("%d frames are queued, although nothing changed", load.Frames)
+	}
+	state.Store(`0`)
+	want("0", 2)
+	for _, wrong := range []live.Sampled{
+		{Channel: "both", Sample: func(context.Context, uuid.UUID) (json.RawMessage, error) { return nil, nil }, SampleKey: config.Sampled[0].SampleKey},
+		{Channel: "none"},
+	} {
+		if _, err := live.New(live.Config{Pool: b.DB, Log: b.config().Log, Sampled: []live.Sampled{wrong}}); err == nil {
+			t.Errorf("a hub with the sampled channel %q is made", wrong.Channel)
+		}
+	}
+}

@@ -2,10 +2,14 @@ package boot
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/httpapi"
+	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/live"
 	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/tenants"
@@ -30,7 +34,10 @@ func (p *Program) newHub(ctx context.Context) (*live.Hub, *pgxpool.Pool, error) 
 	hub, err := live.New(live.Config{
 		Pool: db, Log: p.Log, Public: publicChannels,
 		Snapshots: projections.Snapshots, Versions: projections.Versions,
-		Sampled: []live.Sampled{{Channel: ops.Channel, Scope: tenants.ScopeOps, Sample: p.overview(db)}},
+		Sampled: []live.Sampled{
+			{Channel: ops.Channel, Scope: tenants.ScopeOps, Sample: p.overview(db)},
+			{Channel: "projection.kits.availability", SampleKey: kitAvailability(db)},
+		},
 		Limits:  live.Limits{Connections: p.Config.Live.ConnectionsMax},
 	})
 	if err != nil {
@@ -38,6 +45,24 @@ func (p *Program) newHub(ctx context.Context) (*live.Hub, *pgxpool.Pool, error) 
 		return nil, nil, err
 	}
 	return hub, db, nil
+}
+
+// kitAvailability returns what samples how many whole kits there are: null for an
+// unknown kit. That of a kit that depends on no stock is null.
+func kitAvailability(db *pgxpool.Pool) func(context.Context, uuid.UUID, string) (json.RawMessage, error) {
+	return func(ctx context.Context, tenantID uuid.UUID, key string) (json.RawMessage, error) {
+		kit, err := inventory.GetKit(ctx, db, tenantID, key)
+		switch _, invalid := errors.AsType[*inventory.InvalidError](err); {
+		case invalid, errors.Is(err, inventory.ErrUnknownKit):
+			return json.RawMessage("null"), nil
+		case err != nil:
+			return nil, err
+		}
+		return json.Marshal(struct {
+			KitID     string `json:"kit_id"`
+			Available *int64 `json:"available"`
+		}{kit.KitID, kit.Available})
+	}
 }
 
 func (a *API) live() *httpapi.Live {
