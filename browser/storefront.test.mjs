@@ -35,6 +35,7 @@ async function sell(stock, { name = "Ridgeline Trail Runner", variant = `shoe-${
   const now = Date.now();
   return {
     ...settings,
+    kit: undefined,
     name,
     variant_id: variant,
     max_per_cart: others.max_per_cart ?? 4,
@@ -332,6 +333,47 @@ test("without streams the page polls", async () => {
   }
   await says(page, "#card-title", "Held for you");
   forgive(page, "404");
+  await closePage(page);
+});
+
+test("a set is held whole, beside single pairs, and removed with them", async () => {
+  const sale = await sell(3, { lane: "hot" });
+  const gaiters = `gaiters-${randomUUID()}`;
+  const kit = { kit_id: `set-${randomUUID()}`, name: "Trail Set", about: "The shoes with gaiters.", price: { amount: 14900, currency: "EUR" } };
+  await program.putStock(gaiters, { stock: 1, hold_ttl_seconds: 600 });
+  await program.call("PUT", `/v1/kits/${kit.kit_id}`, {
+    parts: [
+      { variant_id: sale.variant_id, quantity: 1 },
+      { variant_id: gaiters, quantity: 1 },
+    ],
+  });
+  const page = await visit({ ...sale, kit });
+  await says(page, "#set-name", "Trail Set, €149.00");
+  await page.click("#set-add");
+  await says(page, "#set-item", "1 × Trail Set");
+  await says(page, "#card-title", "Held for you");
+  await says(page, "#bag", "1");
+  assert.equal(await page.locator("#line").isVisible(), false);
+  await page.click("#set-add"); // there are no more gaiters
+  await says(page, "#message", "Sold out. Nothing was added to your cart.");
+  await says(page, "#bag", "1");
+  assert.equal((await stockOf(sale)).reserved, 1);
+
+  await add(page, 2);
+  await says(page, "#bag", "3");
+  await says(page, "#line-item", `2 × ${sale.name}`);
+  await add(page, 1);
+  await says(page, "#message", /^There is a set in your cart/);
+  await assertAccessible(page, "the storefront, with a set");
+  await page.reload();
+  await says(page, "#bag", "3");
+  await page.click("#remove");
+  await says(page, "#bag", "0");
+  await page.click("#set-add");
+  await says(page, "#card-title", "Held for you");
+  await page.click("#checkout");
+  await says(page, "#message", "Thank you! 1 pair is yours.");
+  assert.equal((await stockOf(sale)).stock, 2);
   await closePage(page);
 });
 

@@ -24,9 +24,11 @@ function cartId() {
 const initial = {
   loaded: false,
   busy: false, // a call is under way
-  held: 0, // units that the cart holds
+  held: 0, // units that the cart holds, without those of sets
+  sets: 0, // sets that the cart holds: kits, whose parts are held together
   expiresAt: null, // when the first of them goes back on sale, in ms
   wished: null, // units asked for and not decided yet
+  wishesSet: false, // a set is asked for and not decided yet
   position: undefined, // in the queue; undefined while not queued, null if unknown
   waiting: false, // in line for units; position is then the place, from 1
   stock: null, // what is left, null if unknown
@@ -65,15 +67,17 @@ export class Shop {
 
   // order asks for a quantity: it adds to an empty cart, and changes one that
   // holds units already. With inLine a request that comes up short waits in line.
+  // A quantity can't be changed beside a set, which has units of the product too,
+  // but units can be added.
   order(quantity, inLine = false) {
     return this.#run(async () => {
-      const { held } = this.state;
+      const { held, sets } = this.state;
       this.#set({ wished: quantity });
       const accepted =
-        held === 0
+        held === 0 || (sets > 0 && quantity > held)
           ? await this.#send("POST", cartPath(this.#cart, "/items"), {
               variant_id: this.#settings.variant_id,
-              quantity,
+              quantity: quantity - held,
               ...(inLine && { wait_for_stock: true }),
             })
           : await this.#send("PATCH", itemPath(this.#cart, this.#settings.variant_id), { quantity });
@@ -82,10 +86,20 @@ export class Shop {
     });
   }
 
+  // orderSet asks for a set: all of its parts are held, or none.
+  orderSet() {
+    return this.#run(async () => {
+      this.#set({ wishesSet: true });
+      const accepted = await this.#send("POST", cartPath(this.#cart, "/items"), { kit_id: this.#settings.kit.kit_id, quantity: 1 });
+      this.#tabs.postMessage("changed");
+      await this.#settle(accepted.request_id, 1, "lines");
+    });
+  }
+
   // remove empties the cart. It also cancels a request that is queued: order then
   // learns that from the request.
   remove() {
-    const path = itemPath(this.#cart, this.#settings.variant_id);
+    const path = cartPath(this.#cart);
     if (this.#queued) return this.#api.send("DELETE", path).catch((error) => this.#fail(error));
     return this.#run(async () => {
       await this.#send("DELETE", path);
@@ -105,7 +119,8 @@ export class Shop {
   checkout() {
     return this.#run(async () => {
       const { committed } = await this.#send("POST", cartPath(this.#cart, "/checkout"));
-      const sold = committed.reduce((sum, reservation) => sum + reservation.quantity, 0);
+      const pairs = committed.filter((reservation) => reservation.variant_id === this.#settings.variant_id);
+      const sold = pairs.reduce((sum, reservation) => sum + reservation.quantity, 0);
       await this.#changed({ tone: "good", text: `Thank you! ${units(sold)} ${sold === 1 ? "is" : "are"} yours.` });
     });
   }
@@ -121,7 +136,10 @@ export class Shop {
 
   // settle follows a request until it is decided.
   async #settle(requestId, quantity, kind) {
-    const wished = kind === "add" || kind === "wait" ? this.state.held + quantity : quantity;
+    const change =
+      kind === "lines"
+        ? { wishesSet: true }
+        : { wished: kind === "add" || kind === "wait" ? this.state.held + quantity : quantity };
     this.#queued = true;
     try {
       for await (const request of follow(this.#api, requestId)) {
@@ -139,7 +157,7 @@ export class Shop {
           await this.#readCart();
           return await this.#changed({ tone: "bad", text: failureText(request, this.state.held) });
         }
-        this.#set({ wished, position: request.position, waiting: request.status === "waiting", message: null });
+        this.#set({ ...change, position: request.position, waiting: request.status === "waiting", message: null });
       }
     } finally {
       this.#queued = false;
@@ -149,7 +167,7 @@ export class Shop {
   // changed reads the cart after a change, and lets the other tabs read it too.
   async #changed(message) {
     await this.#readCart();
-    this.#set({ wished: null, position: undefined, waiting: false, message });
+    this.#set({ wished: null, wishesSet: false, position: undefined, waiting: false, message });
     this.#tabs.postMessage("changed");
   }
 
@@ -161,16 +179,21 @@ export class Shop {
     if (read < this.#latestRead) return undefined;
     this.#latestRead = read;
     const mine = (item) => item.variant_id === this.#settings.variant_id;
-    const reservations = cart.reservations.filter(mine); // newest first
-    const held = reservations.filter((reservation) => reservation.status === "held");
+    const isHeld = (reservation) => reservation.status === "held";
+    const sum = (some) => some.reduce((total, reservation) => total + reservation.quantity, 0);
+    const reservations = cart.reservations.filter((item) => mine(item) && !item.kit_id); // newest first
+    const held = reservations.filter(isHeld);
+    const parts = cart.reservations.filter((item) => item.kit_id && item.kit_id === this.#settings.kit?.kit_id && isHeld(item));
+    const ends = [...held, ...parts].map((reservation) => Date.parse(reservation.expires_at));
     const lost = this.state.held > 0 && held.length === 0 && reservations[0]?.status === "expired";
     this.#set({
       loaded: true,
-      held: held.reduce((sum, reservation) => sum + reservation.quantity, 0),
-      expiresAt: held.length === 0 ? null : Math.min(...held.map((reservation) => Date.parse(reservation.expires_at))),
+      held: sum(held),
+      sets: sum(parts.filter(mine)), // one unit of the product each
+      expiresAt: ends.length === 0 ? null : Math.min(...ends),
     });
     if (lost) this.#fail({ status: 409, code: "hold_expired" });
-    return cart.requests.find(mine);
+    return cart.requests.find((request) => mine(request) || request.kind === "lines");
   }
 
   #send(method, path, body) {
@@ -189,7 +212,7 @@ export class Shop {
       await this.#readCart().catch(() => {}); // the error is reported below
       this.#fail(error);
     } finally {
-      this.#set({ busy: false, wished: null, position: undefined, waiting: false });
+      this.#set({ busy: false, wished: null, wishesSet: false, position: undefined, waiting: false });
     }
   }
 

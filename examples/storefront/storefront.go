@@ -28,11 +28,23 @@ type Settings struct {
 	// its default. The limit that counts is the one of the stock. A visitor who
 	// has checked out can buy the same again.
 	MaxPerCart int32 `json:"max_per_cart,omitempty"`
+	// Kit is a set with one unit of VariantID that the page offers too, nil for
+	// none.
+	Kit *Kit `json:"kit,omitempty"`
 	// ExtendSeconds is by how much the page extends a hold; 0 for its default.
 	ExtendSeconds int32 `json:"extend_seconds,omitempty"`
 	// The page counts down to the start, then to the end.
 	SaleStartsAt time.Time `json:"sale_starts_at"`
 	SaleEndsAt   time.Time `json:"sale_ends_at"`
+}
+
+// Kit is a set of products that is sold as one: KitID is the API's, the others are
+// how the page shows it.
+type Kit struct {
+	KitID string `json:"kit_id"`
+	Name  string `json:"name"`
+	About string `json:"about"`
+	Price Price  `json:"price"`
 }
 
 // Price is an amount of money.

@@ -45,6 +45,11 @@ export class View {
     show("name", settings.name);
     show("price", money(settings.price, 1));
     this.#quantity.max = settings.max_per_cart ?? QUANTITY_MAX;
+    byId("set").hidden = !settings.kit;
+    if (settings.kit) {
+      show("set-name", `${settings.kit.name}, ${money(settings.kit.price, 1)}`);
+      show("set-about", settings.kit.about);
+    }
     if (settings.max_per_cart) show("limit", `At most ${units(settings.max_per_cart)} in a cart at one time.`);
   }
 
@@ -56,6 +61,7 @@ export class View {
       });
     onClick("less", () => this.#step(-1));
     onClick("more", () => this.#step(1));
+    onClick("set-add", () => shop.orderSet());
     onClick("checkout", () => shop.checkout());
     onClick("extend", () => shop.extend());
     onClick("remove", () => shop.remove());
@@ -75,7 +81,7 @@ export class View {
     // The quantity shows what the cart holds, after a refusal too.
     const settled = before?.wished !== state.wished || before?.held !== state.held;
     if (settled) this.#quantity.value = state.wished ?? (state.held || 1);
-    show("bag", String(state.wished ?? state.held));
+    show("bag", String((state.wished ?? state.held) + state.sets + (state.wishesSet ? 1 : 0)));
     this.#renderStock(state.stock);
     this.#renderCard(state);
     this.#renderMessage(state.message);
@@ -166,6 +172,7 @@ export class View {
     else if (held > 0) label = same ? "In your cart" : "Update cart";
     else if (this.#isOut()) label = "Join the waiting list";
     show("submit", label);
+    byId("set-add").ariaDisabled = String(!this.#isOpen() || busy || !loaded);
     const disabled = !this.#isOpen() || busy || !loaded || same;
     byId("submit").ariaDisabled = String(disabled);
     byId("less").ariaDisabled = String(busy || this.#quantity.valueAsNumber <= 1);
@@ -174,18 +181,25 @@ export class View {
   }
 
   #renderCard(state) {
-    const queued = state.wished !== null;
+    const queued = state.wished !== null || state.wishesSet;
     const card = byId("card");
     const focused = card.contains(document.activeElement) ? document.activeElement : null;
     const quantity = state.wished ?? state.held;
-    card.hidden = quantity === 0;
+    const sets = state.sets + (state.wishesSet ? 1 : 0);
+    card.hidden = quantity === 0 && sets === 0;
+    byId("line").hidden = quantity === 0;
+    byId("set-line").hidden = sets === 0;
+    if (sets > 0) {
+      show("set-item", `${sets} × ${this.#settings.kit.name}`);
+      show("set-total", money(this.#settings.kit.price, sets));
+    }
     card.classList.toggle("queued", queued);
     show("card-title", !queued ? "Held for you" : state.waiting ? lineText(state.position) : queueText(state.position));
     byId("hold-left").hidden = queued || state.expiresAt === null;
     byId("hold-bar").hidden = queued || state.expiresAt === null;
     byId("held-actions").hidden = queued;
     byId("queue-actions").hidden = !queued || state.position === undefined;
-    show("leave", state.held > 0 ? "Remove everything" : state.waiting ? "Leave the waiting list" : "Leave the queue");
+    show("leave", state.held + state.sets > 0 ? "Remove everything" : state.waiting ? "Leave the waiting list" : "Leave the queue");
     for (const id of ["checkout", "extend", "remove"]) byId(id).ariaDisabled = String(state.busy);
     show("line-item", `${quantity} × ${this.#settings.name}`);
     show("line-total", money(this.#settings.price, quantity));

@@ -13,6 +13,7 @@ const reasons = {
   not_on_sale: () => "This is not on sale now.",
   quantity_not_allowed: (held) => `This is not sold in that quantity. ${keeps(held)}`,
   limit_exceeded: (held) => `That is more than a cart may hold at one time. ${keeps(held)}`,
+  part_of_kit: () => "There is a set in your cart, which has a pair too. Remove it to have fewer pairs.",
   unknown_variant: () => "This product is not on sale.",
   unknown_allotment: (held) => `These are no longer set aside for you. ${keeps(held)}`,
   cancelled: (held) => `You left the queue. ${keeps(held)}`,

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/httpapi"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/tenants"
+	"github.com/holdfast/holdfast/requests"
 )
 
 // What the sample storefront sells. The hold is short, so that a visitor sees
@@ -22,6 +23,10 @@ const (
 	demoName       = "Ridgeline Trail Runner"
 	demoPriceCents = 12900
 	demoUnits      = 25
+	demoKit        = "demo-trail-set" // the shoes with gaiters
+	demoGaiters    = "demo-gaiters"
+	demoKitCents   = 14900
+	demoKits       = 10
 	demoHold       = 2 * time.Minute
 	demoExtend     = time.Minute
 	demoClaim      = time.Minute // of units that are offered to the waiting list
@@ -86,6 +91,10 @@ func (d *demoShop) open(ctx context.Context) (storefront.Settings, error) {
 	starts := time.Now().UTC().Truncate(time.Second).Add(demoCountdown)
 	d.settings = &storefront.Settings{
 		Key: key, VariantID: demoVariant, Name: demoName, Price: storefront.Price{Amount: demoPriceCents, Currency: "EUR"},
+		Kit: &storefront.Kit{
+			KitID: demoKit, Name: "Trail Set", About: "The shoes with a pair of gaiters. You get both, or neither.",
+			Price: storefront.Price{Amount: demoKitCents, Currency: "EUR"},
+		},
 		MaxPerCart: demoMaxPerCart, ExtendSeconds: int32(demoExtend / time.Second),
 		SaleStartsAt: starts, SaleEndsAt: starts.Add(demoSale),
 	}
@@ -93,21 +102,30 @@ func (d *demoShop) open(ctx context.Context) (storefront.Settings, error) {
 }
 
 // stockStorefront makes the storefront's variant, pinned to the hot lane so
-// that a request has a position in its queue. An existing variant keeps its
-// stock. Two programs that start at the same time may both set the stock.
+// that a request has a position in its queue, and its set. An existing variant
+// keeps its stock. Two programs that start at the same time may both set the stock.
 func stockStorefront(ctx context.Context, api *API) error {
 	shop, err := api.client.Tenant(ctx, devTenant)
 	if err != nil {
 		return err
 	}
-	_, err = shop.Stock(ctx, demoVariant)
-	if !errors.Is(err, holdfast.ErrUnknownVariant) {
-		return err
+	hold := new(int32(demoHold / time.Second))
+	for variant, patch := range map[string]holdfast.StockPatch{
+		demoVariant: {
+			Stock: new(int64(demoUnits)), HoldTTLSeconds: hold, MaxPerCart: new(int32(demoMaxPerCart)),
+			Lane: new(lanes.WishHot), Sale: &holdfast.Sale{ClaimSeconds: new(int32(demoClaim / time.Second))},
+		},
+		demoGaiters: {Stock: new(int64(demoKits)), HoldTTLSeconds: hold},
+	} {
+		_, err := shop.Stock(ctx, variant)
+		if errors.Is(err, holdfast.ErrUnknownVariant) {
+			_, err = shop.SetStock(ctx, variant, patch, nil)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	_, err = shop.SetStock(ctx, demoVariant, holdfast.StockPatch{
-		Stock: new(int64(demoUnits)), HoldTTLSeconds: new(int32(demoHold / time.Second)), MaxPerCart: new(int32(demoMaxPerCart)),
-		Lane: new(lanes.WishHot), Sale: &holdfast.Sale{ClaimSeconds: new(int32(demoClaim / time.Second))},
-	}, nil)
+	_, err = shop.SetKit(ctx, demoKit, []requests.KitPart{{VariantID: demoVariant, Quantity: 1}, {VariantID: demoGaiters, Quantity: 1}}, nil)
 	return err
 }
 
