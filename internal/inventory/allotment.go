@@ -139,7 +139,10 @@ func SetAllotmentTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantI
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return a, fmt.Errorf("set allotment %s of variant %s: %w", allotmentID, variantID, err)
 	}
-	return GetAllotment(ctx, tx, tenantID, variantID, allotmentID)
+	if err := locked.readTx(ctx, tx, allotmentID); err != nil {
+		return a, err
+	}
+	return locked.found.Allotment, nil
 }
 
 // lockedAllotment is an allotment under the lock of its stock, without due holds
@@ -171,11 +174,17 @@ func lockAllotmentTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variant
 		return l, err
 	}
 	l.counters[l.ref].Reserved -= units(ended)
-	var wanted wantedAllotments
-	wanted.add(tenantID, variantID, allotmentID)
-	all, err := wanted.readTx(ctx, tx, l.now)
-	l.found = all[sourceOf(tenantID, variantID, allotmentID)]
+	err = l.readTx(ctx, tx, allotmentID)
 	return l, err
+}
+
+// readTx reads the allotment as it is at the time of the lock.
+func (l *lockedAllotment) readTx(ctx context.Context, tx pgx.Tx, allotmentID string) error {
+	var wanted wantedAllotments
+	wanted.add(l.ref.TenantID, l.ref.VariantID, allotmentID)
+	all, err := wanted.readTx(ctx, tx, l.now)
+	l.found = all[sourceOf(l.ref.TenantID, l.ref.VariantID, allotmentID)]
+	return err
 }
 
 // EndAllotmentTx ends an allotment: what is left is for sale. What carts hold from

@@ -127,7 +127,7 @@ type reservationRow struct {
 }
 
 const reservationsSQL = `
-SELECT reservation_id, resource_key, holder_id, status, quantity, expires_at, ended_at, tenant_id
+SELECT reservation_id, resource_key, holder_id, status, quantity - coalesce(returned_quantity, 0), expires_at, ended_at, tenant_id
 FROM reservations
 WHERE tenant_id = ANY($1)`
 
@@ -136,7 +136,7 @@ type auditRow struct {
 	TenantID, Target    uuid.UUID
 	Action, Correlation string
 	Variant             string
-	Quantity            int64
+	Quantity, Was       int64 // units of a reservation, after and before
 	Stock, Reserved     *int64
 	Bounded             *bool
 	Reason              string
@@ -144,7 +144,7 @@ type auditRow struct {
 
 const auditSQL = `
 SELECT audit_id, xmin::text::bigint, tenant_id, target_id, action, coalesce(correlation_id, ''),
-       coalesce(resource_key, after->>'variant_id', ''), coalesce(quantity, (after->>'quantity')::bigint, 0),
+       coalesce(resource_key, after->>'variant_id', ''), coalesce(quantity, (after->>'quantity')::bigint, 0), coalesce((before->>'quantity')::bigint, 0),
        (after->>'stock')::bigint, (after->>'reserved')::bigint,
        (after->>'tracked')::boolean AND NOT (after->>'backorder')::boolean, coalesce(after->>'reason', '')
 FROM audit_log

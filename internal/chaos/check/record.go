@@ -38,6 +38,8 @@ func (c *checker) levels() {
 			l.bounded = a.Bounded != nil && *a.Bounded
 		case "reservation.held":
 			l.reserved += a.Quantity
+		case "reservation.resized":
+			l.reserved += a.Quantity - a.Was
 		case "reservation.released", "reservation.expired":
 			l.reserved -= a.Quantity
 		case "reservation.committed":

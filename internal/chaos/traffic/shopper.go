@@ -86,7 +86,7 @@ func (b *basket) choose() Variant {
 	for {
 		v := b.tenant.Variants[b.random.IntN(len(b.tenant.Variants))]
 		switch {
-		case v.Role == Ordered:
+		case v.Role == Ordered, v.Role == Sold:
 		case v.Role == Ordinary && b.odds(40): // so that the other roles are drawn more often
 		default:
 			return v

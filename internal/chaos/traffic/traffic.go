@@ -49,6 +49,9 @@ const (
 	Ordered
 	// Mover is moved between the lanes.
 	Mover
+	// Sold variants are sold as kits, from an allotment, by a waiting list and in
+	// parts.
+	Sold
 )
 
 // Variants returns what a shop sells: some variants of each role.
@@ -59,6 +62,10 @@ func Variants() []Variant {
 		{ID: "ordered short", Stock: 40, TTL: 2, Hot: true, Role: Ordered},
 		{ID: "mover", Stock: 5000, TTL: 4, Role: Mover},
 		{ID: "e/book", Digital: true},
+		{ID: tent, Stock: 60, TTL: 3, Role: Sold},
+		{ID: peg, Stock: 400, TTL: 4, Role: Sold},
+		{ID: lamp, Stock: 60, TTL: 3, Hot: true, Role: Sold},
+		{ID: scarce, Stock: 3, TTL: 1, Role: Sold},
 	}
 	for i := range 12 {
 		v = append(v, Variant{ID: fmt.Sprintf("shirt %d", i), Stock: int64(200 + 300*i), TTL: []int{0, 2, 5, 30}[i%4]})
@@ -161,6 +168,9 @@ func (t *Traffic) Run(ctx context.Context) {
 	}
 	for range max(t.shoppers/2, 2) {
 		start((*shopper).addInOrder)
+	}
+	for range max(t.shoppers/4, 2) {
+		start((*shopper).sell)
 	}
 	start((*shopper).manage)
 	for _, api := range t.apis {
