@@ -90,24 +90,10 @@ func SetAllotmentTx(ctx context.Context, tx pgx.Tx, tenantID uuid.UUID, variantI
 	if err != nil {
 		return a, err
 	}
-	if !end.After(locked.now) {
-		return a, &InvalidError{Field: "expires_at", Message: "must be in the future"}
-	}
-	ref := Ref{tenantID, variantID}
-	stock, old := locked.counters[ref], locked.found
-	more := quantity
-	if old != nil {
-		more -= old.Quantity
-	}
-	switch {
-	case stock.NamedUnits:
-		return a, &InvalidError{Field: "variant_id", Message: "names a block, of which no units can be set aside"}
-	case !stock.Tracked:
-		return a, &InvalidError{Field: "variant_id", Message: "names a digital variant, which has no units"}
-	case old != nil && old.rest.Quantity+more < 0:
-		return a, fmt.Errorf("set allotment %s of variant %s: %w", allotmentID, variantID, ErrBelowReserved)
-	case more > 0 && stock.bounded() && more > stock.capacity()-stock.Reserved:
-		return a, fmt.Errorf("set allotment %s of variant %s: %w", allotmentID, variantID, ErrOutOfStock)
+	ref, old := locked.ref, locked.found
+	more, err := locked.more(quantity, end)
+	if err != nil {
+		return a, fmt.Errorf("set allotment %s of variant %s: %w", allotmentID, variantID, err)
 	}
 	if old == nil { // an earlier one of that id
 		if err := endRestsTx(ctx, tx, ref, allotmentID, locked.now, origin); err != nil {
@@ -151,6 +137,28 @@ type lockedAllotment struct {
 	stocks
 	ref   Ref
 	found *setAside // nil if there is none that lives
+}
+
+// more returns how many units are set aside in addition, below 0 for fewer, so that
+// they are quantity until end; or why that is not possible.
+func (l *lockedAllotment) more(quantity int64, end time.Time) (more int64, err error) {
+	more = quantity
+	if l.found != nil {
+		more -= l.found.Quantity
+	}
+	switch stock := l.counters[l.ref]; {
+	case !end.After(l.now):
+		return 0, &InvalidError{Field: "expires_at", Message: "must be in the future"}
+	case stock.NamedUnits:
+		return 0, &InvalidError{Field: "variant_id", Message: "names a block, of which no units can be set aside"}
+	case !stock.Tracked:
+		return 0, &InvalidError{Field: "variant_id", Message: "names a digital variant, which has no units"}
+	case l.found != nil && l.found.rest.Quantity+more < 0:
+		return 0, ErrBelowReserved
+	case more > 0 && stock.bounded() && more > stock.capacity()-stock.Reserved:
+		return 0, ErrOutOfStock
+	}
+	return more, nil
 }
 
 // lockAllotmentTx locks the stock, and ends what is due of the variant.

@@ -38,7 +38,7 @@ func (p *Program) newHub(ctx context.Context) (*live.Hub, *pgxpool.Pool, error) 
 			{Channel: ops.Channel, Scope: tenants.ScopeOps, Sample: p.overview(db)},
 			{Channel: "projection.kits.availability", SampleKey: kitAvailability(db)},
 		},
-		Limits:  live.Limits{Connections: p.Config.Live.ConnectionsMax},
+		Limits: live.Limits{Connections: p.Config.Live.ConnectionsMax},
 	})
 	if err != nil {
 		db.Close()
