@@ -384,12 +384,13 @@ test("variants and failed requests come in the service's order, with what matter
   const failed = (cart_id, reason, more = {}) => ({ request_id: `00000000-0000-0000-0000-${cart_id}`, cart_id, variant_id: "a", quantity: 2, reason, failed_at: at, retried_by: null, ...more });
   const page = await openChanged((overview) => ({
     ...overview,
-    variants: [variant("z-hot", 30, false), variant("a-warm", 15, false), variant("m-gone", 2, true)],
+    variants: [{ ...variant("z-hot", 30, false), in_line: 0, set_aside: 4 }, variant("a-warm", 15, false), { ...variant("m-gone", 2, true), in_line: 12, set_aside: 0 }],
     failed: [failed("rejected", "out_of_stock"), failed("left", "cancelled"), failed("broken", "internal_error", { kind: "set" }), failed("again", "internal_error", { retried_by: "new" })],
     sweeps: [{ name: "sweep", last_success_at: null, lag_seconds: 0 }, { name: "recover", last_success_at: null, lag_seconds: 61 }],
   }));
   const texts = (table, cell) => page.locator(`#${table} tbody td:nth-child(${cell}) a`).allInnerTexts();
   assert.deepEqual(await texts("variants", 1), ["m-gone", "z-hot", "a-warm"]);
+  assert.deepEqual(await page.locator("#variants .name .tag:visible").allInnerTexts(), ["Sold out", "12 in line", "4 set aside"]);
   const widths = await page.locator("#variants .heat i").evaluateAll((bars) => bars.map((bar) => Math.round(parseFloat(bar.style.width))));
   assert.deepEqual(widths, [7, 100, 50]);
   await page.getByRole("heading", { name: "Failed and rejected requests" }).waitFor();

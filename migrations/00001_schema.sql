@@ -269,7 +269,8 @@ CREATE INDEX reservation_requests_parent_idx ON reservation_requests (tenant_id,
 -- extends it. kit_id is the kit that the hold is a part of, and part_of the
 -- reservation of which this one was committed as a part. returned_quantity is how
 -- many of its units came back after the commit, NULL for none; they are no longer
--- among its unit_ids. allotment_id is the allotment whose units the hold took. What is left
+-- among its unit_ids. allotment_id is the allotment whose units the hold took, with E'\x1f'
+-- behind it if there is a later one of that id. What is left
 -- of an allotment is a reservation with it and the holder '/', which has 0 units once
 -- all are taken. No index mentions a column that an ending changes, so an
 -- ending writes no index.

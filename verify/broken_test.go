@@ -181,6 +181,7 @@ var reservationDamages = []damage{
 }
 
 var recordDamages = []damage{
+	{"a group got another limit", []string{`UPDATE stock_groups SET max_per_customer = 5`}, []string{"group_recorded"}},
 	{"what is left of an allotment is not its own", []string{`UPDATE allotments SET reservation_id = gen_random_uuid() WHERE allotment_id = 'fans'`},
 		[]string{"allotment_held"}},
 	{"an allotment ends before what is left of it", []string{`UPDATE allotments SET expires_at = expires_at - interval '1 day' WHERE allotment_id = 'fans'`},

@@ -65,7 +65,7 @@ const setReplaced = `CASE WHEN q.kind = 'set' AND q.status = 'done' AND a.moved_
         FROM reservations AS other
         WHERE other.tenant_id = r.tenant_id AND other.holder_id = r.holder_id
           AND other.resource_kind = r.resource_kind AND other.resource_key = r.resource_key
-          AND other.allotment_id IS NOT DISTINCT FROM r.allotment_id
+          AND rtrim(coalesce(other.allotment_id, ''), E'\x1f') = rtrim(coalesce(r.allotment_id, ''), E'\x1f')
           AND other.held_at < r.held_at AND other.expires_at > r.held_at
           AND (other.ended_at IS NULL OR other.ended_at > r.held_at)
           AND (

@@ -10,6 +10,7 @@ const firstHeldKept = `CASE WHEN r.held_at >= @since::timestamptz + @margin::int
             FROM reservations AS old
             WHERE old.tenant_id = r.tenant_id AND old.holder_id = r.holder_id AND old.resource_key = r.resource_key
               AND old.resource_kind = r.resource_kind AND old.release_reason = 'replaced'
+              AND rtrim(coalesce(old.allotment_id, ''), E'\x1f') = rtrim(coalesce(r.allotment_id, ''), E'\x1f')
               AND old.ended_at + interval '0' = r.held_at)) END`
 
 // Times of two transactions may run backwards if the times of the record do

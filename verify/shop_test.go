@@ -255,6 +255,16 @@ func (s *fixture) after(tenant uuid.UUID) {
 	_, err = inventory.Adjust(ctx, s.DB, tenant, "hat", 2, clerk)
 	s.Must(err)
 	s.allot(tenant)
+	s.limit(tenant)
+}
+
+// limit limits what customers have of a group, without variants.
+func (s *fixture) limit(tenant uuid.UUID) {
+	s.TB.Helper()
+	s.Must(pgx.BeginFunc(s.TB.Context(), s.DB, func(tx pgx.Tx) error {
+		_, err := inventory.SetGroupTx(s.TB.Context(), tx, tenant, "headgear", inventory.GroupPatch{MaxPerCustomer: new(int32(4))}, clerk)
+		return err
+	}))
 }
 
 // allot sets units aside, of which a cart holds one, and ends another allotment.

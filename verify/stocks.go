@@ -123,6 +123,23 @@ FROM reservations AS r
 WHERE r.resource_kind = 'inventory.variant' AND r.status = 'held' AND r.holder_id = '/' AND r.expires_at > @now::timestamptz + @margin::interval
   AND NOT EXISTS (SELECT FROM allotments AS a WHERE a.tenant_id = r.tenant_id AND a.reservation_id = r.reservation_id)`
 
+// A group may have been made by a change that set no limit, or its last change may
+// be pruned.
+const groupRecordedSQL = `
+SELECT g.tenant_id, g.group_id, g.max_per_customer, g.customer_period_seconds, last.after
+FROM stock_groups AS g
+LEFT JOIN (
+    SELECT DISTINCT ON (a.tenant_id, a.target_id) a.tenant_id, a.after
+    FROM audit_log AS a
+    WHERE a.action = 'group.set'
+    ORDER BY a.tenant_id, a.target_id, a.audit_id DESC
+) AS last ON last.tenant_id = g.tenant_id AND last.after->>'group' = g.group_id
+WHERE CASE
+    WHEN last.after IS NULL THEN g.max_per_customer IS NOT NULL AND g.created_at >= @since::timestamptz + @margin::interval
+    ELSE ((last.after->>'max_per_customer')::integer, (last.after->>'customer_period_seconds')::integer)
+         IS DISTINCT FROM (g.max_per_customer, g.customer_period_seconds)
+END`
+
 var stockChecks = []tableCheck{
 	{name: "stock_reserved", meaning: "Every variant's reserved is the sum of its holds.", sql: stockReservedSQL, changedSQL: changedReservedSQL},
 	{name: "stock_bounds", meaning: "Reserved is between 0 and stock, unless the variant allows backorder or is not tracked.", sql: stockBoundsSQL, changed: true},
@@ -130,5 +147,6 @@ var stockChecks = []tableCheck{
 	{name: "stock_recorded", meaning: "Every stock has an audit row that made it.", sql: stockRecordedSQL},
 	{name: "stock_chained", meaning: "Each change of a stock starts from what the previous one left, less what was committed between them.", sql: stockChainedSQL, changed: true},
 	{name: "allotment_held", meaning: "What is left of every allotment is held until its end, and carts hold no more than was taken from it.", sql: allotmentHeldSQL},
+	{name: "group_recorded", meaning: "The limit of every group is the one that its last audit row recorded.", sql: groupRecordedSQL},
 	{name: "stock_settings", meaning: "A stock's settings are those that its last audit row recorded.", sql: stockSettingsSQL, changed: true},
 }

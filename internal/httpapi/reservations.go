@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -39,7 +40,7 @@ type reservationJSON struct {
 func reservationBody(r reservations.Reservation) reservationJSON {
 	body := reservationJSON{
 		ReservationID: r.ReservationID, RequestID: r.ReservationID, CartID: cartID(r.HolderID), VariantID: variantID(r.ResourceKey),
-		Quantity: r.Quantity, ReturnedQuantity: r.ReturnedQuantity, KitID: kitID(r.KitID), Allotment: allotment(r.AllotmentID), Status: r.Status,
+		Quantity: r.Quantity, ReturnedQuantity: r.ReturnedQuantity, KitID: kitID(r.KitID), Allotment: allotment(strings.TrimRight(r.AllotmentID, "\x1f")), Status: r.Status,
 		FirstHeldAt: r.FirstHeldAt.UTC(), HeldAt: r.HeldAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 	}
 	if len(r.UnitIDs) > 0 {

@@ -145,7 +145,7 @@ func (m *model) release(matches func(u unitsOfCart) bool) {
 		if !matches(u) {
 			return false
 		}
-		if a := m.variants[u.variant].allotment; a != nil && u.allotment != "" {
+		if a := m.variants[u.variant].allotment; a != nil && u.allotment == "fans" {
 			a.left += u.quantity
 		}
 		return true
@@ -449,9 +449,9 @@ func (m *model) allotQuantity(variant string, quantity int64) {
 	case quantity < taken, more > 0 && more > m.free(variant):
 		status = 409
 	case v.allotment == nil:
-		for i := range m.units { // those of an earlier allotment are like any others now
-			if u := &m.units[i]; u.variant == variant && !u.committed {
-				u.allotment = ""
+		for i := range m.units { // those of an earlier allotment do not return to this one
+			if u := &m.units[i]; u.variant == variant && u.allotment == "fans" && !u.committed {
+				u.allotment = "fans\x1f"
 			}
 		}
 		v.allotment = &modelAllotment{quantity, quantity}

@@ -296,3 +296,42 @@ func LinePlaces(ctx context.Context, db audit.Querier, waiting []InLine) ([]int6
 	}
 	return positions, nil
 }
+
+// KeptBack is what of a variant others than those who name it cannot have.
+type KeptBack struct {
+	VariantID string
+	// InLine is how many requests wait in line, at most InLineMax, and SetAside how
+	// many units are left in allotments.
+	InLine, SetAside int64
+}
+
+// InLineMax is the highest number of requests in line that GetKeptBack counts.
+const InLineMax = 1000
+
+const keptBackSQL = `
+SELECT v.variant_id, line.requests, aside.units
+FROM unnest($2::text[]) AS v (variant_id)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS requests
+    FROM (SELECT FROM waiting_requests w WHERE w.tenant_id = $1 AND w.variant_id = v.variant_id LIMIT $3) AS first
+) AS line
+CROSS JOIN LATERAL (
+    SELECT coalesce(sum(r.quantity), 0)::bigint AS units
+    FROM allotments a
+    JOIN reservations r ON r.tenant_id = a.tenant_id AND r.reservation_id = a.reservation_id
+    WHERE a.tenant_id = $1 AND a.variant_id = v.variant_id AND a.expires_at > (SELECT clock_timestamp()) AND r.status = 'held'
+) AS aside
+WHERE line.requests > 0 OR aside.units > 0`
+
+// GetKeptBack returns what is kept back of those variants of which something is.
+func GetKeptBack(ctx context.Context, db audit.Querier, tenantID uuid.UUID, variantIDs []string) (map[string]KeptBack, error) {
+	found, err := pg.Select(ctx, db, pgx.RowToStructByPos[KeptBack], keptBackSQL, tenantID, variantIDs, InLineMax)
+	if err != nil {
+		return nil, fmt.Errorf("read what is kept back of %d variants: %w", len(variantIDs), err)
+	}
+	all := make(map[string]KeptBack, len(found))
+	for _, k := range found {
+		all[k.VariantID] = k
+	}
+	return all, nil
+}

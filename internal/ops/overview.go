@@ -79,6 +79,8 @@ type OverviewVariant struct {
 	Pinned        bool       `json:"pinned" doc:"A pinned variant stays hot."`
 	RatePerSecond float64    `json:"rate_per_second" doc:"Requests that arrive, per second."`
 	SoldOut       bool       `json:"sold_out" doc:"No unit is available, and it allows no backorder."`
+	InLine        int64      `json:"in_line" doc:"Requests that wait in line for it; 1000 means that many or more."`
+	SetAside      int64      `json:"set_aside" doc:"Units that are left in its allotments, which are in reserved too."`
 }
 
 // OverviewHold is a hold that falls due soon.
@@ -181,11 +183,17 @@ func (o *Reader) variants(ctx context.Context, tenantID uuid.UUID) ([]OverviewVa
 	if err != nil {
 		return nil, err
 	}
+	kept, err := inventory.GetKeptBack(ctx, o.db, tenantID, ids)
+	if err != nil {
+		return nil, err
+	}
 	variants := make([]OverviewVariant, 0, VariantsMax)
 	for _, b := range busiest {
 		stock, exists := stocks[b.VariantID]
 		if exists && len(variants) < VariantsMax {
-			variants = append(variants, variantOf(stock, hotOnes[b.VariantID], b.Rate))
+			v := variantOf(stock, hotOnes[b.VariantID], b.Rate)
+			v.InLine, v.SetAside = kept[b.VariantID].InLine, kept[b.VariantID].SetAside
+			variants = append(variants, v)
 		}
 	}
 	return variants, nil

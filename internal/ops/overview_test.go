@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/audit"
@@ -19,6 +21,7 @@ import (
 	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/testkit"
 	"github.com/holdfast/holdfast/requests"
 )
@@ -111,6 +114,35 @@ func TestOverview(t *testing.T) {
 }
 
 // An empty service has empty lists, not null, and no lane is slow.
+// The overview shows what is kept back of a variant: for those in line, and in
+// allotments.
+func TestOverviewKeptBack(t *testing.T) {
+	t.Parallel()
+	s := newFixture(t, pgtest.New(t))
+	s.Stock("shirt", 10)
+	s.Stock("cap", 1)
+	s.decided("cart-1", "cap", 1)
+	for range 2 {
+		s.SubmitAs(requestrows.Submission{Kind: requests.Wait, CartID: "cart-2", VariantID: "cap", Quantity: 1})
+	}
+	s.Tick(s.lane)
+	pgtest.Must(t, pgx.BeginFunc(t.Context(), s.DB, func(tx pgx.Tx) error {
+		_, err := inventory.SetAllotmentTx(t.Context(), tx, s.Tenant, "shirt", "fans", 4, nil, audit.Origin{})
+		return err
+	}))
+	state, _ := s.read(ops.Config{})
+	got := map[string][2]int64{}
+	for _, v := range state.Variants {
+		got[v.VariantID] = [2]int64{v.InLine, v.SetAside}
+	}
+	if want := map[string][2]int64{"cap": {2, 0}, "shirt": {0, 4}}; !maps.Equal(got, want) {
+		t.Errorf("in line and set aside are %v, want %v", got, want)
+	}
+	if len(state.Expiring) != 1 {
+		t.Errorf("about to expire are %+v, want the hold of the cap", state.Expiring)
+	}
+}
+
 func TestEmptyOverview(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, pgtest.New(t))

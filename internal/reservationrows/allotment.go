@@ -66,9 +66,13 @@ func QueueResize(b *pgx.Batch, r *Reservation, quantity int64, deadline time.Tim
 	audit.Queue(b, []audit.Entry{e})
 }
 
-// QueueLeaveAllotment adds to b what makes the holds from an allotment of the
-// resource that has ended holds like any other. The caller has locked the
-// resource.
+// outlived ends the allotment id of a hold that is older than the present
+// allotment of that id. No id has a control character.
+const outlived = "\x1f"
+
+// QueueLeaveAllotment adds to b what notes, of the holds from an allotment of the
+// resource that has ended, that they are not from a later one of its id. The caller
+// has locked the resource.
 func (d DueOfKeys) QueueLeaveAllotment(b *pgx.Batch, of Resource, allotmentID string) {
 	b.Queue(d.leaveSQL, d.kind, of.TenantID, of.ResourceKey, allotmentID)
 }

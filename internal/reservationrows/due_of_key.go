@@ -72,7 +72,7 @@ CROSS JOIN LATERAL (
 		readSQL: read(now) + `) AS r`,
 		leaveSQL: `
 UPDATE reservations r
-SET allotment_id = NULL
+SET allotment_id = r.allotment_id || E'\x1f'
 FROM (VALUES ($2::uuid, $3::text)) AS wanted (tenant_id, resource_key)
 WHERE ` + ofResource("r") + ` AND r.status = 'held' AND r.allotment_id = $4 AND ` + notSetAside,
 		// Each resource is read individually. With a plain join, on a table that

@@ -3,6 +3,7 @@ package reservationrows
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -93,7 +94,8 @@ type Reservation struct {
 	KitID string
 	// AllotmentID is the allotment whose units the hold took; empty for none. A
 	// reservation with the holder SetAside is the units of the allotment that are
-	// left.
+	// left. As it is locked, that of a hold which outlived its allotment may have a
+	// suffix that no allotment has; see QueueLeaveAllotment.
 	AllotmentID string
 	// PartOf is the reservation of which this one was committed as a part; the zero
 	// id for none.
@@ -136,6 +138,7 @@ func toShown(row pgx.CollectableRow) (Reservation, error) {
 	if err == nil && r.Due(now) {
 		r.Status, r.ReleaseReason = Expired, TTL
 	}
+	r.AllotmentID = strings.TrimSuffix(r.AllotmentID, outlived)
 	return r, err
 }
 

@@ -121,6 +121,7 @@ function variantRow(first, actions) {
   let v = first;
   const soldOut = h("span", { class: "tag notice" }, "Sold out");
   const backorder = h("span", { class: "tag" }, "Backorder");
+  const [inLine, setAside] = [h("span", { class: "tag" }), h("span", { class: "tag" })];
   const lane = changing();
   const pinned = h("span", { class: "tag" }, "Pinned");
   const taken = h("i");
@@ -134,6 +135,10 @@ function variantRow(first, actions) {
     node.classList.toggle("sold-out", v.sold_out);
     show(soldOut, v.sold_out);
     show(backorder, v.backorder);
+    show(inLine, v.in_line > 0);
+    setText(inLine, `${v.in_line >= 1000 ? "1,000 or more" : count(v.in_line ?? 0)} in line`);
+    show(setAside, v.set_aside > 0);
+    setText(setAside, `${count(v.set_aside ?? 0)} set aside`);
     lane.set(v.lane);
     show(pinned, v.pinned);
     show(bar, v.tracked);
@@ -147,7 +152,7 @@ function variantRow(first, actions) {
     button.setAttribute("aria-label", v.pinned ? `Unpin ${visible(v.variant_id)}` : `Pin ${visible(v.variant_id)} to the hot lane`);
   };
   const cells = [
-    h("span", { class: "name" }, historyLink("variant", v.variant_id), soldOut, backorder),
+    h("span", { class: "name" }, historyLink("variant", v.variant_id), soldOut, backorder, inLine, setAside),
     h("span", { class: "name" }, lane.node, pinned),
     bar, stock.node, reserved.node, available.node, demand, button,
   ];
