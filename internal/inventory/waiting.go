@@ -297,7 +297,7 @@ func LinePlaces(ctx context.Context, db audit.Querier, waiting []InLine) ([]int6
 	return positions, nil
 }
 
-// KeptBack is what of a variant others than those who name it cannot have.
+// KeptBack is what of a variant is kept from other requests.
 type KeptBack struct {
 	VariantID string
 	// InLine is how many requests wait in line, at most InLineMax, and SetAside how
