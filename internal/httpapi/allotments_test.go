@@ -314,3 +314,34 @@ func TestPurgeAllotments(t *testing.T) {
 	s.wantReasons(s.rows(`SELECT allotment_id FROM allotments`), "club")
 	s.wantReasons(s.rows(`SELECT allotment_id FROM reservations WHERE holder_id = '/'`), "club")
 }
+
+// A checkout takes units of an allotment, a part of a kit and others together. If
+// it is not paid, each returns to where it came from.
+func TestAllotmentInCheckout(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.stock("shirt", `{"stock":6}`)
+	s.call(200, "PUT", "/v1/kits/set", `{"parts":[{"variant_id":"shirt","quantity":2}]}`)
+	s.call(200, "PUT", fans, `{"quantity":3}`)
+	fill := func(cart string) {
+		t.Helper()
+		got := []string{
+			s.after("POST", "/v1/carts/"+cart+"/items", `{"variant_id":"shirt","quantity":2,"allotment":"fans"}`),
+			s.after("POST", "/v1/carts/"+cart+"/items", `{"kit_id":"set","quantity":1}`),
+			s.after("POST", "/v1/carts/"+cart+"/items", `{"variant_id":"shirt","quantity":1}`),
+		}
+		s.wantReasons(got, "done done done")
+	}
+	fill("a")
+	url := s.begin("a")
+	s.wantLeft(fans, 1)
+	s.call(200, "POST", url+"/payment", `{"result":"failed"}`)
+	s.wantLeft(fans, 3)
+	s.wantStock("shirt", 6, 3)
+	fill("b")
+	url = s.begin("b")
+	s.call(200, "DELETE", fans, "") // what the checkout holds is not affected
+	s.call(200, "POST", url+"/payment", `{"result":"paid"}`)
+	s.wantStock("shirt", 1, 0)
+	s.sound()
+}
