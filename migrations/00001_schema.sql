@@ -313,13 +313,13 @@ CREATE INDEX reservations_checkout_idx ON reservations (tenant_id, checkout_id) 
 
 -- The reservations of one resource in the order of their deadlines, held or
 -- ended. What is due of a variant is found from its due_from on. The predicate is
--- true of every row. Only queries for a whole resource repeat it, because for a
+-- true of every row that has units. Only queries for a whole resource repeat it, because for a
 -- holder's reservations of one resource the planner could choose this index too,
 -- and read all of a hot resource.
 CREATE INDEX reservations_resource_idx ON reservations (tenant_id, resource_key, expires_at) WHERE quantity > 0;
 
 -- For the sweep, which begins at the mark of its kind, and for the purge. Its
--- predicate is true of every row too, and not implied by that of the other.
+-- predicate is true of these rows too, and not implied by that of the other.
 CREATE INDEX reservations_deadline_idx ON reservations (expires_at) WHERE quantity >= 1;
 
 -- One row per resource kind. due_from: no reservation of the kind with an earlier

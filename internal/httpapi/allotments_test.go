@@ -39,6 +39,12 @@ func (s *shop) after(method, path, body string) string {
 	return s.ended(request)
 }
 
+// adds is after for an add to the cart.
+func (s *shop) adds(cart, body string) string {
+	s.t.Helper()
+	return s.after("POST", "/v1/carts/"+cart+"/items", body)
+}
+
 func TestAllotment(t *testing.T) {
 	t.Parallel()
 	for _, lane := range []string{"normal", "hot"} {
@@ -52,12 +58,12 @@ func TestAllotment(t *testing.T) {
 			put := s.call(200, "PUT", fans, `{"quantity":4,"expires_at":"2998-01-01T00:00:00+01:00"}`)
 			items := func(cart string) string { return "/v1/carts/" + cart + "/items" }
 			got := []string{
-				s.after("POST", items("a"), `{"variant_id":"shirt","quantity":7}`),
-				s.after("POST", items("a"), `{"variant_id":"shirt","quantity":6}`),
-				s.after("POST", items("b"), `{"variant_id":"shirt","quantity":5,"allotment":"fans"}`),
-				s.after("POST", items("b"), `{"variant_id":"shirt","quantity":3,"allotment":"gone"}`),
-				s.after("POST", items("b"), `{"variant_id":"other","quantity":3,"allotment":"fans"}`),
-				s.after("POST", items("b"), `{"variant_id":"shirt","quantity":3,"allotment":"fans"}`),
+				s.adds("a", `{"variant_id":"shirt","quantity":7}`),
+				s.adds("a", `{"variant_id":"shirt","quantity":6}`),
+				s.adds("b", `{"variant_id":"shirt","quantity":5,"allotment":"fans"}`),
+				s.adds("b", `{"variant_id":"shirt","quantity":3,"allotment":"gone"}`),
+				s.adds("b", `{"variant_id":"other","quantity":3,"allotment":"fans"}`),
+				s.adds("b", `{"variant_id":"shirt","quantity":3,"allotment":"fans"}`),
 			}
 			s.wantReasons(got, "out_of_stock done out_of_stock unknown_allotment unknown_variant done")
 			s.wantStock("shirt", 10, 10)
@@ -92,7 +98,7 @@ func TestAllotment(t *testing.T) {
 			s.wantStock("shirt", 10, 8)
 
 			// What is sold stays sold.
-			s.wantReasons([]string{s.after("POST", items("c"), `{"variant_id":"shirt","quantity":3,"allotment":"fans"}`)}, "done")
+			s.wantReasons([]string{s.adds("c", `{"variant_id":"shirt","quantity":3,"allotment":"fans"}`)}, "done")
 			s.wantLeft(fans, 0)
 			s.call(200, "POST", "/v1/carts/c/checkout", "")
 			s.wantStock("shirt", 7, 5)
@@ -151,10 +157,9 @@ func TestAllotmentEnds(t *testing.T) {
 	s := newShop(t)
 	s.stock("shirt", `{"stock":10}`)
 	s.call(200, "PUT", fans, `{"quantity":10}`)
-	add := func(cart, body string) string { return s.after("POST", "/v1/carts/"+cart+"/items", body) }
 	got := []string{
-		add("fan", `{"variant_id":"shirt","quantity":4,"allotment":"fans"}`),
-		add("other", `{"variant_id":"shirt","quantity":1}`),
+		s.adds("fan", `{"variant_id":"shirt","quantity":4,"allotment":"fans"}`),
+		s.adds("other", `{"variant_id":"shirt","quantity":1}`),
 	}
 	s.call(200, "PUT", fans, fmt.Sprintf(`{"quantity":10,"expires_at":%q}`, time.Now().Add(4*time.Second).UTC().Format(time.RFC3339Nano)))
 	pgtest.Until(t, "the allotment has ended", func() bool { return s.left(fans) < 0 })
@@ -162,16 +167,16 @@ func TestAllotmentEnds(t *testing.T) {
 		t.Errorf("%v units are available after the end, want 6", a)
 	}
 	got = append(got,
-		add("fan", `{"variant_id":"shirt","quantity":1,"allotment":"fans"}`),
+		s.adds("fan", `{"variant_id":"shirt","quantity":1,"allotment":"fans"}`),
 		s.after("PATCH", "/v1/carts/fan/items/shirt", `{"quantity":2,"allotment":"fans"}`),
-		add("other", `{"variant_id":"shirt","quantity":7}`),
-		add("other", `{"variant_id":"shirt","quantity":6}`),
+		s.adds("other", `{"variant_id":"shirt","quantity":7}`),
+		s.adds("other", `{"variant_id":"shirt","quantity":6}`),
 	)
 	s.wantReasons(got, "done out_of_stock unknown_allotment unknown_allotment out_of_stock done")
 	s.call(200, "DELETE", "/v1/carts/fan", "")
 	s.wantStock("shirt", 10, 6)
 	s.call(200, "PUT", fans, `{"quantity":4}`)
-	s.wantReasons([]string{add("other", `{"variant_id":"shirt","quantity":1}`)}, "out_of_stock")
+	s.wantReasons([]string{s.adds("other", `{"variant_id":"shirt","quantity":1}`)}, "out_of_stock")
 	s.sound()
 }
 
@@ -181,7 +186,7 @@ func TestAllotmentAgain(t *testing.T) {
 	s := newShop(t)
 	s.stock("shirt", `{"stock":10}`)
 	s.call(200, "PUT", fans, `{"quantity":3}`)
-	s.wantReasons([]string{s.after("POST", "/v1/carts/fan/items", `{"variant_id":"shirt","quantity":3,"allotment":"fans"}`)}, "done")
+	s.wantReasons([]string{s.adds("fan", `{"variant_id":"shirt","quantity":3,"allotment":"fans"}`)}, "done")
 	s.call(200, "DELETE", fans, "")
 	s.call(200, "PUT", fans, `{"quantity":2}`)
 	s.call(200, "DELETE", "/v1/carts/fan", "")
@@ -197,15 +202,14 @@ func TestAllotmentDue(t *testing.T) {
 	s := newShop(t)
 	s.stock("shirt", `{"stock":5}`)
 	s.call(200, "PUT", fans, `{"quantity":5}`)
-	add := func(cart, body string) string { return s.after("POST", "/v1/carts/"+cart+"/items", body) }
-	got := []string{add("a", `{"variant_id":"shirt","quantity":3,"allotment":"fans"}`), add("b", `{"variant_id":"shirt","quantity":2,"allotment":"fans"}`)}
+	got := []string{s.adds("a", `{"variant_id":"shirt","quantity":3,"allotment":"fans"}`), s.adds("b", `{"variant_id":"shirt","quantity":2,"allotment":"fans"}`)}
 	s.due("a")
 	pgtest.LowerMarks(t, s.db)
 	s.wantLeft(fans, 3)
 	if a := s.call(200, "GET", "/v1/stocks/shirt", "").object(t)["available"]; a != 0.0 {
 		t.Errorf("%v units are available to all, want 0", a)
 	}
-	got = append(got, add("c", `{"variant_id":"shirt","quantity":1}`), add("c", `{"variant_id":"shirt","quantity":2,"allotment":"fans"}`))
+	got = append(got, s.adds("c", `{"variant_id":"shirt","quantity":1}`), s.adds("c", `{"variant_id":"shirt","quantity":2,"allotment":"fans"}`))
 	s.wantReasons(got, "done done out_of_stock done")
 	s.wantLeft(fans, 1)
 	s.due("b")
@@ -305,7 +309,7 @@ func TestPurgeAllotments(t *testing.T) {
 	s.stock("shirt", `{"stock":6}`)
 	s.call(200, "PUT", fans, `{"quantity":5}`)
 	s.call(200, "PUT", "/v1/stocks/shirt/allotments/club", `{"quantity":1}`)
-	s.wantReasons([]string{s.after("POST", "/v1/carts/a/items", `{"variant_id":"shirt","quantity":5,"allotment":"fans"}`)}, "done")
+	s.wantReasons([]string{s.adds("a", `{"variant_id":"shirt","quantity":5,"allotment":"fans"}`)}, "done")
 	s.call(200, "POST", "/v1/carts/a/checkout", "")
 	s.call(200, "DELETE", fans, "")
 	if n, err := inventory.PurgeAllotments(t.Context(), s.db, 0, 100); err != nil || n != 1 {
@@ -326,9 +330,9 @@ func TestAllotmentInCheckout(t *testing.T) {
 	fill := func(cart string) {
 		t.Helper()
 		got := []string{
-			s.after("POST", "/v1/carts/"+cart+"/items", `{"variant_id":"shirt","quantity":2,"allotment":"fans"}`),
-			s.after("POST", "/v1/carts/"+cart+"/items", `{"kit_id":"set","quantity":1}`),
-			s.after("POST", "/v1/carts/"+cart+"/items", `{"variant_id":"shirt","quantity":1}`),
+			s.adds(cart, `{"variant_id":"shirt","quantity":2,"allotment":"fans"}`),
+			s.adds(cart, `{"kit_id":"set","quantity":1}`),
+			s.adds(cart, `{"variant_id":"shirt","quantity":1}`),
 		}
 		s.wantReasons(got, "done done done")
 	}
@@ -344,4 +348,31 @@ func TestAllotmentInCheckout(t *testing.T) {
 	s.call(200, "POST", url+"/payment", `{"result":"paid"}`)
 	s.wantStock("shirt", 1, 0)
 	s.sound()
+}
+
+// What is left of an allotment is found at its end, also if nothing was left of it
+// when the last other hold ended.
+func TestAllotmentIsFoundAtItsEnd(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"removed", "lowered"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			s.stock("shirt", `{"stock":3,"hold_ttl_seconds":7200}`)
+			s.call(200, "PUT", fans, fmt.Sprintf(`{"quantity":2,"expires_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
+			s.wantReasons([]string{s.adds("fan", `{"variant_id":"shirt","quantity":2,"allotment":"fans"}`)}, "done")
+			if how == "lowered" {
+				_, err := s.db.Exec(t.Context(), `UPDATE inventory_stocks SET due_from = 'infinity'`) // as the end of a last hold leaves it
+				s.must(err)
+				s.wantReasons([]string{s.after("PATCH", "/v1/carts/fan/items/shirt", `{"quantity":1,"allotment":"fans"}`)}, "done")
+			} else {
+				s.call(200, "DELETE", "/v1/carts/fan", "")
+			}
+			if n := s.count(`SELECT count(*) FROM reservations r JOIN inventory_stocks s ON s.variant_id = r.resource_key
+				WHERE r.status = 'held' AND r.quantity > 0 AND r.expires_at < s.due_from`); n != 0 {
+				t.Errorf("%d reservations would not be found when they are due", n)
+			}
+			s.sound()
+		})
+	}
 }

@@ -262,6 +262,9 @@ func endRestsTx(ctx context.Context, tx pgx.Tx, ref Ref, allotmentID string, now
 		return fmt.Errorf("end the allotments of variant %s: %w", ref.VariantID, err)
 	}
 	rests := slices.DeleteFunc(*held, func(r reservations.Reservation) bool { return allotmentID != "" && r.AllotmentID != allotmentID })
+	if len(rests) == 0 {
+		return nil
+	}
 	b = &pgx.Batch{}
 	for i := range rests {
 		if r := &rests[i]; !r.Due(now) {

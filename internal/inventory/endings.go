@@ -72,6 +72,7 @@ func (e *endings) count(held []reservations.Reservation, to reservations.Status)
 		d.ended = true
 		if source := sourceOfHold(&held[i]); to != reservations.Committed && e.setAside[source] != nil {
 			e.addBack(source, held[i].Quantity)
+			d.makes(e.setAside[source].rest.ExpiresAt) // no index had it while no unit was left
 		} else {
 			d.reserved -= held[i].Quantity
 		}

@@ -118,9 +118,15 @@ func (h *Holding) Queue(b *pgx.Batch) {
 	for ref, demand := range h.decision.reserved {
 		if a := h.setAside[ref]; a != nil { // its units are reserved already
 			a.queueChange(b, -demand.peak)
+			of := Ref{a.TenantID, a.VariantID}
+			d := e.deltas[of]
+			d.makes(a.rest.ExpiresAt) // no index had it while no unit was left
+			e.deltas[of] = d
 			continue
 		}
-		e.deltas[ref] = counterDelta{reserved: demand.net}
+		d := e.deltas[ref]
+		d.reserved = demand.net
+		e.deltas[ref] = d
 	}
 	for i := range h.decision.holds {
 		hold := &h.decision.holds[i]
