@@ -19,8 +19,6 @@ import (
 type (
 	// Cart is what a cart holds and waits for.
 	Cart = requests.Cart
-	// Removed is what a removal released and cancelled.
-	Removed = requests.Removed
 	// Reservation is units that are kept for a holder until a deadline.
 	Reservation = reservations.Reservation
 	// ReleaseReason is why a reservation was released: one of the reasons of
@@ -39,10 +37,10 @@ func (t *Tenant) Cart(ctx context.Context, cart string, limit int, cursor string
 	return requestrows.ViewCart(ctx, t.client.db, t.TenantID, cart, limit, cursor)
 }
 
-func (t *Tenant) remove(cart, variant string, reason ReleaseReason, opts *CallOpts) *call[Removed] {
+func (t *Tenant) remove(cart, variant string, reason ReleaseReason, opts *CallOpts) *call[requests.Removed] {
 	v := inventory.Call{Action: inventory.ReleaseCart, CartID: cart, VariantID: variant, Reason: cmp.Or(reason, reservations.CartRemoved)}
-	return holdCall(t, opts, "Remove", v, func(a carts.Applied) Removed {
-		return Removed{Released: a.Reservations, Cancelled: a.Cancelled}
+	return holdCall(t, opts, "Remove", v, func(a carts.Applied) requests.Removed {
+		return requests.Removed{Released: a.Reservations, Cancelled: a.Cancelled}
 	})
 }
 
@@ -54,7 +52,7 @@ func (t *Tenant) remove(cart, variant string, reason ReleaseReason, opts *CallOp
 // Errors: *InvalidError for the reason, *RefusedError, ErrCheckoutInProgress,
 // ErrPartOfKit if the cart holds units of the variant for a kit, ErrKeyReused,
 // ErrOutcomeUnknown.
-func (t *Tenant) Remove(ctx context.Context, cart, variant string, reason ReleaseReason, opts *CallOpts) (Removed, error) {
+func (t *Tenant) Remove(ctx context.Context, cart, variant string, reason ReleaseReason, opts *CallOpts) (requests.Removed, error) {
 	removed, err := t.remove(cart, variant, reason, opts).grouped(ctx)
 	if err == nil {
 		t.notifyCancelled(ctx, removed.Cancelled)
@@ -64,7 +62,7 @@ func (t *Tenant) Remove(ctx context.Context, cart, variant string, reason Releas
 
 // RemoveTx is Remove in the caller's transaction, which must be READ COMMITTED.
 // It locks requests, then stocks, then reservations.
-func (t *Tenant) RemoveTx(ctx context.Context, tx pgx.Tx, cart, variant string, reason ReleaseReason, opts *CallOpts) (Removed, error) {
+func (t *Tenant) RemoveTx(ctx context.Context, tx pgx.Tx, cart, variant string, reason ReleaseReason, opts *CallOpts) (requests.Removed, error) {
 	return t.remove(cart, variant, reason, opts).inTx(ctx, tx)
 }
 

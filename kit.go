@@ -80,10 +80,10 @@ func (t *Tenant) DeleteKitTx(ctx context.Context, tx pgx.Tx, kit string, opts *C
 	return err
 }
 
-func (t *Tenant) removeKit(cart, kit string, reason ReleaseReason, opts *CallOpts) *call[Removed] {
+func (t *Tenant) removeKit(cart, kit string, reason ReleaseReason, opts *CallOpts) *call[requests.Removed] {
 	v := inventory.Call{Action: inventory.ReleaseCart, CartID: cart, KitID: kit, Reason: cmp.Or(reason, reservations.CartRemoved)}
-	return holdCall(t, opts, "RemoveKit", v, func(a carts.Applied) Removed {
-		return Removed{Released: a.Reservations, Cancelled: a.Cancelled}
+	return holdCall(t, opts, "RemoveKit", v, func(a carts.Applied) requests.Removed {
+		return requests.Removed{Released: a.Reservations, Cancelled: a.Cancelled}
 	})
 }
 
@@ -92,9 +92,9 @@ func (t *Tenant) removeKit(cart, kit string, reason ReleaseReason, opts *CallOpt
 // reason cancelled. It is no error if the cart has none.
 //
 // Errors: *InvalidError, ErrCheckoutInProgress, ErrKeyReused, ErrOutcomeUnknown.
-func (t *Tenant) RemoveKit(ctx context.Context, cart, kit string, reason ReleaseReason, opts *CallOpts) (Removed, error) {
+func (t *Tenant) RemoveKit(ctx context.Context, cart, kit string, reason ReleaseReason, opts *CallOpts) (requests.Removed, error) {
 	if err := inventory.ValidateID("kit_id", kit); err != nil {
-		return Removed{}, err
+		return requests.Removed{}, err
 	}
 	removed, err := t.removeKit(cart, kit, reason, opts).run(ctx)
 	if err == nil {
@@ -105,9 +105,9 @@ func (t *Tenant) RemoveKit(ctx context.Context, cart, kit string, reason Release
 
 // RemoveKitTx is RemoveKit in the caller's transaction, which must be READ
 // COMMITTED. It locks requests, then stocks, then reservations.
-func (t *Tenant) RemoveKitTx(ctx context.Context, tx pgx.Tx, cart, kit string, reason ReleaseReason, opts *CallOpts) (Removed, error) {
+func (t *Tenant) RemoveKitTx(ctx context.Context, tx pgx.Tx, cart, kit string, reason ReleaseReason, opts *CallOpts) (requests.Removed, error) {
 	if err := inventory.ValidateID("kit_id", kit); err != nil {
-		return Removed{}, err
+		return requests.Removed{}, err
 	}
 	return t.removeKit(cart, kit, reason, opts).inTx(ctx, tx)
 }

@@ -49,6 +49,7 @@ type Reason string
 const (
 	OutOfStock     Reason = Reason(inventory.OutOfStock)
 	UnknownVariant Reason = Reason(inventory.UnknownVariant)
+	UnknownKit     Reason = Reason(inventory.UnknownKit)
 	NoAllotment    Reason = Reason(inventory.NoAllotment)
 	LimitExceeded  Reason = Reason(inventory.LimitExceeded)
 	NotOnSale      Reason = Reason(inventory.NotOnSale)

@@ -129,7 +129,7 @@ WITH record AS (
                ELSE 9223372036854775807
            END AS decided,
            r.attempts = 0 AND record.audit_id IS NOT NULL
-           AND (r.status = 'done' OR r.reason IN ('out_of_stock', 'limit_exceeded', 'part_of_kit', 'not_on_sale', 'quantity_not_allowed', 'unknown_variant', 'unknown_allotment')) AS in_lane
+           AND (r.status = 'done' OR r.reason IN ('out_of_stock', 'limit_exceeded', 'part_of_kit', 'not_on_sale', 'quantity_not_allowed', 'unknown_variant', 'unknown_kit', 'unknown_allotment')) AS in_lane
     FROM reservation_requests AS r
     LEFT JOIN record ON record.tenant_id = r.tenant_id AND record.target_id = r.request_id
     WHERE r.lane = 'hot'

@@ -15,6 +15,7 @@ const reasons = {
   limit_exceeded: (held) => `That is more than a cart may hold at one time. ${keeps(held)}`,
   part_of_kit: () => "There is a set in your cart, which has a pair too. Remove it to have fewer pairs.",
   unknown_variant: () => "This product is not on sale.",
+  unknown_kit: () => "This set is not on sale.",
   unknown_allotment: (held) => `These are no longer set aside for you. ${keeps(held)}`,
   cancelled: (held) => `You left the queue. ${keeps(held)}`,
   expired_in_queue: (held) => `The queue was too long for your request. Please try again. ${keeps(held)}`,

@@ -103,7 +103,7 @@ func TestKitInCart(t *testing.T) {
 	}
 	again := s.wish("c", `{"kit_id":"camp","quantity":1}`)
 	s.decide()
-	for id, want := range map[string]string{unknown: "failed 0/1", queued: "done 0/1", again: "failed 0/1unknown_variant"} {
+	for id, want := range map[string]string{unknown: "failed 0/1", queued: "done 0/1", again: "failed 0/1unknown_kit"} {
 		if got := s.lines(id); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}

@@ -21,7 +21,7 @@ type requestJSON struct {
 	RequestID uuid.UUID        `json:"request_id" format:"uuid"`
 	Kind      requests.Kind    `json:"kind" enum:"add,set,wait,lines" doc:"add asks for more units, wait too but waits in line for them, set asks for a quantity in place of the present one, lines for several lines."`
 	Status    requests.Status  `json:"status" enum:"queued,processing,waiting,done,failed" doc:"done and failed are final; waiting: in line for units, until they are offered."`
-	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,unknown_allotment,cancelled,expired_in_queue,internal_error" doc:"Why it failed, else null."`
+	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,unknown_kit,unknown_allotment,cancelled,expired_in_queue,internal_error" doc:"Why it failed, else null."`
 	CartID    cartID           `json:"cart_id"`
 	VariantID variantID        `json:"variant_id,omitempty" doc:"Left out of a request of several lines."`
 	Quantity  int32            `json:"quantity" doc:"Units asked for, of all lines together."`
@@ -92,7 +92,7 @@ type cartRequestJSON struct {
 	RequestID uuid.UUID        `json:"request_id" format:"uuid"`
 	Kind      requests.Kind    `json:"kind" enum:"add,set,wait,lines" doc:"add asks for more units, wait too but waits in line for them, set asks for a quantity in place of the present one, lines for several lines."`
 	Status    requests.Status  `json:"status" enum:"queued,processing,waiting,failed"`
-	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,unknown_allotment,cancelled,expired_in_queue,internal_error"`
+	Reason    *requests.Reason `json:"reason" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,unknown_kit,unknown_allotment,cancelled,expired_in_queue,internal_error"`
 	VariantID variantID        `json:"variant_id,omitempty" doc:"Left out of a request of several lines."`
 	Quantity  int32            `json:"quantity"`
 	Allotment allotment        `json:"allotment,omitempty"`

@@ -317,7 +317,7 @@ func (m *model) serveKit(u unitsOfCart, l *modelLine, partial bool) (held int64,
 			}
 		}
 		if len(m.kits[l.kit]) == 0 {
-			return "unknown_variant"
+			return "unknown_kit"
 		}
 		return reason
 	}

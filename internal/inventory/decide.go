@@ -184,6 +184,8 @@ func (in *inputs) withoutHold(request *HoldRequest, c *counter, pool *unitPool) 
 		return ExpiredInQueue
 	case in.locked[Ref{request.TenantID, request.VariantID}]:
 		return Locked
+	case c == nil && request.VariantID == NoKitPart:
+		return UnknownKit
 	case c == nil && request.AllotmentID != "" && in.counters[Ref{request.TenantID, request.VariantID}] != nil:
 		return NoAllotment
 	case c == nil, request.Block && !c.NamedUnits, pool == nil && len(request.UnitIDs) > 0, pool != nil && !pool.knows(request.UnitIDs):

@@ -99,6 +99,7 @@ type Outcome string
 const (
 	ExpiredInQueue Outcome = "expired_in_queue"     // Stale
 	UnknownVariant Outcome = "unknown_variant"      // the tenant has no such variant or block, or the block no such unit
+	UnknownKit     Outcome = "unknown_kit"          // the part of an unknown kit: of NoKitPart
 	NoAllotment    Outcome = "unknown_allotment"    // the variant has no such allotment, or it has ended
 	Untracked      Outcome = "untracked"            // a digital variant: granted, nothing is held; after Cancelled, if Replace is set
 	Cancelled      Outcome = "cancelled"            // what it replaces is locked to a checkout

@@ -90,6 +90,10 @@ SELECT k.tenant_id, k.kit_id, k.parts, k.created_at, k.updated_at
 FROM kits AS k
 `
 
+// NoKitPart is the variant of the only part of a kit that is unknown. No variant
+// has this id.
+const NoKitPart = "//"
+
 const getKitsSQL = selectKits + `WHERE k.tenant_id = $1 AND k.kit_id = ANY ($2::text[])`
 
 const changeKitSQL = `

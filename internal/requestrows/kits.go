@@ -27,15 +27,11 @@ func validateKit(line *requests.Line, field func(string) string) error {
 	return inventory.ValidateID(field("kit_id"), line.KitID)
 }
 
-// unknownKit is the variant of the only part of a kit that is unknown. No
-// variant has this id.
-const unknownKit = "//"
-
 // KitParts returns the parts of all kits of a line: the units of each variant
 // that the line needs. An unknown kit has one part, of an unknown variant.
 func KitParts(line *requests.Line) []requests.KitPart {
 	if len(line.Parts) == 0 {
-		return []requests.KitPart{{VariantID: unknownKit, Quantity: line.Quantity}}
+		return []requests.KitPart{{VariantID: inventory.NoKitPart, Quantity: line.Quantity}}
 	}
 	parts := make([]requests.KitPart, len(line.Parts))
 	for i, p := range line.Parts {

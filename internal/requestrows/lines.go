@@ -27,7 +27,8 @@ func validateLines(lines *requests.Lines) error {
 	if lines == nil || len(lines.Items) == 0 || len(lines.Items) > LinesMax {
 		return &inventory.InvalidError{Field: "lines", Message: fmt.Sprintf("must have 1 to %d items", LinesMax)}
 	}
-	named, kits := make(map[string]bool, len(lines.Items)), make(map[string]bool)
+	type source struct{ variant, allotment string }
+	named, kits := make(map[source]bool, len(lines.Items)), make(map[string]bool)
 	for i := range lines.Items {
 		line := &lines.Items[i]
 		field := func(name string) string { return fmt.Sprintf("lines[%d].%s", i, name) }
@@ -37,17 +38,17 @@ func validateLines(lines *requests.Lines) error {
 		if err := validateLine(line, field); err != nil {
 			return err
 		}
-		source := line.VariantID
-		if line.Units != nil && line.Units.Allotment != "" {
-			source += "\x1f" + line.Units.Allotment // no id has a control character
+		of := source{variant: line.VariantID}
+		if line.Units != nil {
+			of.allotment = line.Units.Allotment
 		}
-		if named[source] && line.VariantID != "" {
+		if named[of] && line.VariantID != "" {
 			return &inventory.InvalidError{Field: field("variant_id"), Message: "is the variant of another line"}
 		}
 		if kits[line.KitID] {
 			return &inventory.InvalidError{Field: field("kit_id"), Message: "is the kit of another line"}
 		}
-		named[source] = true
+		named[of] = true
 		if line.KitID != "" {
 			kits[line.KitID] = true
 		}

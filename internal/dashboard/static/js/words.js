@@ -84,6 +84,7 @@ const reasons = {
   not_on_sale: "Not on sale at that time",
   quantity_not_allowed: "Not sold in that quantity",
   limit_exceeded: "More than a cart or a customer may hold",
+  unknown_kit: "No such kit",
   unknown_allotment: "No such allotment, or it has ended",
   cancelled: "Cancelled by the buyer",
   expired_in_queue: "Waited too long in the queue",
