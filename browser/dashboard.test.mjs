@@ -70,8 +70,7 @@ test("a key is asked for, checked, and kept out of the address", options, async 
   assert.deepEqual([change.headers().authorization, change.postDataJSON()], [`Bearer ${program.key}`, { rate_cap: cap }]);
   assert.ok(change.headers()["idempotency-key"]);
   await announced(page, "The normal lane is capped at 5 per second.");
-  page.problems = page.problems.filter((problem) => !/status of 40[13]/.test(problem));
-  await closePage(page);
+  await closePage(page, /status of 40[13]/);
 
   const linked = await openDashboard();
   assert.equal(linked.url(), `${program.url}/ops/`);
@@ -110,8 +109,7 @@ test("the figures come over the WebSocket, and rows stay where they are", option
     await until("the depth changes", async () => (await depth.innerText()) !== before);
   }
   assert.equal(await button.evaluate((element) => element === document.activeElement), true, "the focus stays");
-  page.problems = page.problems.filter((problem) => !/status of 503/.test(problem)); // where frames come slowly, the page polls
-  await closePage(page);
+  await closePage(page, /status of 503/); // where frames come slowly, the page polls
 });
 
 test("a lost connection is shown and made again, and a gap is closed", options, async () => {
@@ -181,8 +179,7 @@ test("without a live connection the figures are polled, and the page says so", o
   await sockets[0].close();
   await page.locator("#outcomes .summary", { hasText: /^Not loaded since \d\d:\d\d:\d\d: there is no live connection\.$/ }).waitFor();
   await polled();
-  page.problems = page.problems.filter((problem) => !/status of 429/.test(problem));
-  await closePage(page);
+  await closePage(page, /status of 429/);
 });
 
 test("the page says that there was no outcome only where that is known", options, async () => {
@@ -432,8 +429,7 @@ test("a failed request is retried from its history, and once only", options, asy
   await drawer.getByRole("button", { name: "Reload" }).click();
   await drawer.getByRole("link", { name: "Show the retry" }).click();
   await drawer.getByText("Retry of").waitFor();
-  page.problems = page.problems.filter((problem) => !/status of 409/.test(problem));
-  await closePage(page);
+  await closePage(page, /status of 409/);
 });
 
 /** The text of the element that has the focus; null for none. */
@@ -565,8 +561,7 @@ test("a key in the address of an open page is taken, whatever its characters", o
   await page.evaluate(() => (location.hash = "#key=hf_wrong"));
   await announced(page, "The service does not know this key.");
   assert.equal(await page.locator("#board").isVisible(), true, "the session with the good key goes on");
-  page.problems = page.problems.filter((problem) => !/status of 401/.test(problem));
-  await closePage(page);
+  await closePage(page, /status of 401/);
 });
 
 test("older events of a history are read when they are asked for", options, async () => {
