@@ -36,8 +36,8 @@ var nestedModules = []string{"bench"}
 var layers = [][]string{
 	{"client"},
 	{"internal/sleep", "internal/invalid"},
-	{"internal/pg"},
-	{"migrations", "internal/telemetry", "internal/pgdev", "internal/frames", "internal/horizon", "internal/secrettest", "internal/purge", "internal/auditrows"},
+	{"internal/pg", "internal/horizon"},
+	{"migrations", "internal/telemetry", "internal/pgdev", "internal/frames", "internal/secrettest", "internal/purge", "internal/auditrows"},
 	{"internal/telemetry/export", "internal/groupcommit", "internal/pgtest", "internal/pgdev/cmd/withpg"},
 	{"audit"},
 	{"internal/unitrows", "internal/tokens"},

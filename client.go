@@ -100,14 +100,20 @@ func New(pool *pgxpool.Pool, config *Config) (*Client, error) {
 }
 
 // Start starts the client's roles and returns. ctx bounds the start only; the
-// roles run until [Client.Stop]. After an error Start may be called again.
+// roles run until [Client.Stop]. After an error Start may be called again. It
+// first proves with two connections of New's pool that the database is one
+// Postgres server, and that no pooler in transaction mode is in the way.
 //
-// Errors: the client is started already, or River's client does not start.
+// Errors: the client is started already, the database is unfit, or River's
+// client does not start.
 func (c *Client) Start(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.end != nil {
 		return errors.New("holdfast: the client was started before")
+	}
+	if err := requestrows.Sequences[0].Probe(ctx, c.db); err != nil {
+		return fmt.Errorf("holdfast: %w", err)
 	}
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	late := context.AfterFunc(ctx, end)
@@ -219,6 +225,9 @@ func (c *Client) Stop(ctx context.Context) error {
 // has more. Several processes may run the same pass at once. The report is for
 // encoding/json.
 func (c *Client) RunOnce(ctx context.Context, pass string, within time.Duration) (report any, err error) {
+	if err := requestrows.Sequences[0].Probe(ctx, c.db); err != nil {
+		return wiring.Unfinished(pass), fmt.Errorf("holdfast: %w", err)
+	}
 	return c.maintenance.RunOnce(ctx, c.worker.Lanes, pass, within)
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/holdfast/holdfast/internal/horizon"
 )
 
 // RiverSchema is the Postgres schema that holds River's tables.
@@ -60,6 +62,9 @@ func folder(name string) fs.FS {
 func Up(ctx context.Context, pool *pgxpool.Pool, config *Config) error {
 	c, err := config.withDefaults()
 	if err != nil {
+		return err
+	}
+	if err := horizon.RequireOneServer(ctx, pool); err != nil {
 		return err
 	}
 	return c.runExclusively(ctx, pool, func(own *pgxpool.Pool) error {

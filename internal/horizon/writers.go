@@ -16,11 +16,15 @@ package horizon
 // Only writers of this sequence hold the reader back, not other transactions of
 // the server. A prepared transaction keeps its lock until it ends. The keys of
 // one sequence share a prefix of 15 bits made from its oid, so that schemas of
-// one database do not hold each other back; 48 bits are left for the number.
+// one database do not hold each other back. The lower 48 bits of the number
+// follow; the reader completes them from the last number drawn, from which a
+// running writer is less than 2^47 numbers away.
 
 // EnterSequence is the select list of a statement that reads from the sequence
 // itself. It comes before the statement that draws a number.
-const EnterSequence = `pg_advisory_xact_lock_shared(((tableoid::bigint & 32767) << 48) + ` + Drawn + `)`
+const EnterSequence = `pg_advisory_xact_lock_shared(((tableoid::bigint & 32767) << 48) + (` + Drawn + ` & ` + lower48 + `))`
+
+const lower48 = `((1::bigint << 48) - 1)`
 
 // Drawn is the last number drawn, 0 for none, in a statement that reads from
 // the sequence itself. Every number drawn later is higher.
@@ -36,8 +40,9 @@ const Drawn = `coalesce(pg_sequence_last_value(tableoid::regclass), 0)`
 // from the sequence itself: the lowest key of a running writer, NULL without
 // one.
 const LowestWriter = `(
-    SELECT min(held.key & ((1::bigint << 48) - 1))
-    FROM (SELECT classid::bigint << 32 | objid::bigint AS key
+    SELECT min(drawn.last + ((held.key - drawn.last + (1::bigint << 47)) & ` + lower48 + `) - (1::bigint << 47))
+    FROM (SELECT ` + Drawn + ` AS last) drawn
+    CROSS JOIN (SELECT classid::bigint << 32 | objid::bigint AS key
           FROM pg_locks
           WHERE locktype = 'advisory' AND objsubid = 1
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())) held

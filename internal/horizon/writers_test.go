@@ -67,3 +67,42 @@ END $$`); err != nil {
 		t.Errorf("%d readings of the last number drawn were not below the next one", ahead)
 	}
 }
+
+// TestLowestWriterBeyond48Bits enters a sequence at both sides of each multiple
+// of 2^48, of which the key of a lock has no more than the remainder. The nodes
+// of a distributed Postgres begin their sequences there.
+func TestLowestWriterBeyond48Bits(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	pgtest.Exec(t, db, `CREATE SEQUENCE numbers`)
+	lowest := func() (number *int64) {
+		t.Helper()
+		if err := db.QueryRow(t.Context(), `SELECT `+horizon.LowestWriter+` FROM numbers`).Scan(&number); err != nil {
+			t.Fatal(err)
+		}
+		return number
+	}
+	for _, drawn := range []int64{1, 1<<47 - 1, 1 << 47, 1<<48 - 2, 1<<48 - 1, 1 << 48, 3<<48 - 1, 3 << 48, 3<<48 + 1<<47, 1<<62 - 1, 1 << 62} {
+		pgtest.Exec(t, db, `SELECT setval('numbers', $1)`, drawn)
+		tx, err := db.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), `SELECT `+horizon.EnterSequence+` FROM numbers`); err != nil {
+			t.Fatal(err)
+		}
+		if number := lowest(); number == nil || *number != drawn {
+			t.Errorf("%v is the lowest writer's number, want %d", number, drawn)
+		}
+		pgtest.Exec(t, db, `SELECT nextval('numbers') FROM generate_series(1, 5)`)
+		if number := lowest(); number == nil || *number != drawn {
+			t.Errorf("%v is the lowest writer's number after others have drawn, want %d", number, drawn)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if number := lowest(); number != nil {
+			t.Errorf("%d is the number of a writer that has ended", *number)
+		}
+	}
+}

@@ -139,3 +139,29 @@ func decidesBelowTheMark(t *testing.T, name lanes.Lane) {
 	}
 	b.CheckInvariants()
 }
+
+// A transaction draws its number beside a multiple of 2^48, where the nodes of a
+// distributed Postgres begin their sequences, and commits after later requests
+// were decided. The mark does not pass it.
+func TestLateAdmissionBeyond48Bits(t *testing.T) {
+	t.Parallel()
+	for _, drawn := range []int64{1<<48 - 2, 3<<48 - 1, 3 << 48} {
+		b := testkit.New(t, lanes.Hot)
+		b.Stock("shoe", 1000)
+		b.Int(`SELECT setval('reservation_requests_sequence_seq', $1)`, drawn)
+		lane := b.Lane(queues.LaneConfig{Concurrency: 1})
+		first := b.Submit("first", "shoe", 1)
+		b.TickUntil(lane, first)
+		late, commit := b.Open("late")
+		for range 5 {
+			b.TickUntil(lane, b.Submit("later", "shoe", 1))
+		}
+		if mark := b.Mark(late); mark < first.Sequence || mark >= late.Sequence {
+			t.Errorf("the mark is %d, want it at %d or above and below %d", mark, first.Sequence, late.Sequence)
+		}
+		commit()
+		b.TickUntil(lane, late)
+		b.Want(late, requests.Done, "")
+		b.CheckInvariants()
+	}
+}

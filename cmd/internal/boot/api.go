@@ -145,7 +145,10 @@ func (a *API) Run(ctx context.Context) error {
 	group, failed := errgroup.WithContext(background)
 	watching, stopWatching := context.WithCancel(failed)
 	defer stopWatching()
-	if err := a.client.Start(background); err != nil {
+	if err := a.program.startClient(ctx, a.client); err != nil {
+		if ctx.Err() != nil { // stopped before it was ready
+			return nil
+		}
 		return err
 	}
 	serving, stopServing := context.WithCancel(ctx)

@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"context"
 	"time"
 
 	"github.com/riverqueue/river/rivertype"
@@ -56,6 +57,16 @@ func (p *Program) clientConfig() (holdfast.Config, error) {
 		roles.RiverMiddleware = []rivertype.Middleware{otelriver.NewMiddleware(nil)}
 	}
 	return roles, err
+}
+
+// startClient starts a client, whose roles outlive ctx, and waits for the
+// database; see awaitLong.
+func (p *Program) startClient(ctx context.Context, client *holdfast.Client) error {
+	return p.awaitLong(ctx, func() error {
+		starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptMax)
+		defer cancel()
+		return client.Start(starting)
+	})
 }
 
 // lane configures a lane, which is off unless this process serves it. The slots

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/exaring/otelpgx"
@@ -14,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
@@ -123,6 +125,8 @@ func ping(ctx context.Context, db *pgxpool.Pool) error {
 		return nil
 	case pg.Code(err) == "42704": // undefined_object: a parameter of the session
 		return fmt.Errorf("the database is older than Postgres 14, the oldest that Holdfast runs on: %w", err)
+	case pg.Code(err) == "08P01" && strings.Contains(err.Error(), "unsupported startup parameter"): // PgBouncer
+		return horizon.ErrPooled
 	default:
 		return fmt.Errorf("connect to the database that DATABASE_URL names: %w", err)
 	}

@@ -76,12 +76,7 @@ const workerConns = 7
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.close()
 	background := context.WithoutCancel(ctx)
-	err := w.program.awaitLong(ctx, func() error {
-		starting, cancel := context.WithTimeout(background, attemptMax)
-		defer cancel()
-		return w.client.Start(starting)
-	})
-	if err != nil {
+	if err := w.program.startClient(ctx, w.client); err != nil {
 		if ctx.Err() != nil { // stopped before it was ready
 			return nil
 		}
