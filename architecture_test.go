@@ -51,7 +51,7 @@ var layers = [][]string{
 	{"internal/queues", "internal/signals"},
 	{"internal/admission", "queues/hot", "queues/normal", "sweeper", "projections", "internal/live"},
 	{"internal/ready", "verify"},
-	{"internal/carts", "internal/ops"},
+	{"internal/carts", "internal/ops", "internal/cells"},
 	{"internal/wiring"},
 	{"."},
 	{"internal/testkit"},
@@ -104,6 +104,7 @@ var (
 // owners names the one package that writes each table.
 var owners = map[string]string{
 	"tenants":              "internal/tenants",
+	"tenant_state":         "internal/tenants",
 	"api_keys":             "internal/tenants",
 	"idempotency_keys":     "internal/tenants",
 	"audit_log":            "audit",

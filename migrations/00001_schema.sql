@@ -18,6 +18,48 @@ CREATE TABLE tenants (
     CONSTRAINT tenants_name_length CHECK (char_length(name) BETWEEN 1 AND 128)
 );
 
+-- Whether this database, which is one cell of several, serves the tenant. A
+-- tenant is active in one cell at most. While it moves to the cell moves_to, it is
+-- moving here and arriving there, and then gone here. closed means that its fence
+-- refuses every change. copied_xid is, while the tenant arrives, the xmin of the
+-- snapshot of the other cell up to which its rows are copied.
+CREATE TABLE tenant_state (
+    tenant_id  uuid        NOT NULL,
+    state      text        NOT NULL DEFAULT 'active',
+    moves_to   text,
+    closed     boolean     NOT NULL DEFAULT false,
+    copied_xid xid8,
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT tenant_state_pkey PRIMARY KEY (tenant_id),
+    CONSTRAINT tenant_state_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenants (tenant_id),
+    CONSTRAINT tenant_state_known CHECK (state IN ('active', 'arriving', 'moving', 'gone')),
+    CONSTRAINT tenant_state_closed_while_moving CHECK (NOT closed OR state IN ('moving', 'gone'))
+);
+
+CREATE INDEX tenant_state_elsewhere_idx ON tenant_state (tenant_id) WHERE state <> 'active';
+
+-- The fence of a tenant that moves is a trigger on each table with its rows,
+-- which calls this function for rows of this tenant only. While the tenant is
+-- moving, a fence with the argument intake refuses its rows, and a fence that is
+-- closed all rows. The share lock makes closing it wait for the transactions that
+-- have written rows of the tenant.
+-- +goose StatementBegin
+CREATE FUNCTION tenant_fence() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    refused boolean;
+BEGIN
+    SELECT s.state <> 'active' AND (s.closed OR TG_ARGV[0] = 'intake') INTO refused
+    FROM tenant_state s
+    WHERE s.tenant_id = NEW.tenant_id
+    FOR SHARE;
+    IF refused THEN
+        RAISE EXCEPTION 'the tenant % moves to another database', NEW.tenant_id USING ERRCODE = 'HF001';
+    END IF;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+
 -- A key's secret has 256 bits, so its hash is unique without a unique index,
 -- which could not begin with the tenant.
 CREATE TABLE api_keys (
@@ -689,5 +731,9 @@ DROP TABLE inventory_stocks;
 DROP TABLE idempotency_keys;
 
 DROP TABLE api_keys;
+
+DROP TABLE tenant_state;
+
+DROP FUNCTION tenant_fence();
 
 DROP TABLE tenants;

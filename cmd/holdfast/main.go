@@ -34,6 +34,9 @@ type commands struct {
 	Migrate migrateCommand        `cmd:"" help:"Bring the database to this version's schema (DATABASE_URL, METERED_COMMANDS_ENABLED)."`
 	OpenAPI openAPICommand        `cmd:"" name:"openapi" help:"Print the OpenAPI document of the API."`
 	Version versionCommand        `cmd:"" help:"Print the version."`
+	Cells   cellsCommand          `cmd:"" help:"List, add and verify the databases that are cells, and move tenants between them (CELLS)."`
+
+	Cell string `help:"The cell of a command that works in one database (CELLS)." placeholder:"NAME"`
 }
 
 // run parses the command line and runs the command. A command receives the
@@ -49,7 +52,6 @@ func run(ctx context.Context, process boot.Process) (err error) {
 		kong.Exit(func(int) { exited = true }), // called after the help is printed
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(process),
 	)
 	if err != nil {
 		return fmt.Errorf("read the command line: %w", err)
@@ -71,7 +73,8 @@ func run(ctx context.Context, process boot.Process) (err error) {
 	case err != nil:
 		return &boot.UsageError{Message: err.Error() + " (holdfast --help)"}
 	}
-	return parsed.Run()
+	process.Cell = all.Cell
+	return parsed.Run(process)
 }
 
 // names are the names of the lanes and of the lane settings, for the help and

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -16,8 +17,8 @@ type verifyCommand struct {
 	Since string `placeholder:"WHEN" help:"Check only what has changed since: an age (2h), a time (2026-11-23T10:00:00Z) or after an audit id (120000)."`
 }
 
-// Run prints the checks, and the rows that break an invariant.
-func (c *verifyCommand) Run(ctx context.Context, process boot.Process) error {
+// Run prints the checks, and the rows that break an invariant, of each cell.
+func (c *verifyCommand) Run(ctx context.Context, process boot.Process) (failed error) {
 	limits, err := c.limits(time.Now())
 	if err != nil {
 		return err
@@ -27,6 +28,30 @@ func (c *verifyCommand) Run(ctx context.Context, process boot.Process) error {
 		return err
 	}
 	defer program.Close()
+	reports := make(map[string]verify.Report)
+	for _, own := range program.Cells() {
+		report, err := c.verify(ctx, process, own, limits)
+		if err != nil {
+			return err
+		}
+		reports[own.Cell()] = report
+		if !report.OK {
+			failed = boot.ErrFailed
+		}
+	}
+	var shown any = reports
+	if only, is := reports[""]; is {
+		shown = only
+	}
+	if c.JSON {
+		failed = errors.Join(printJSON(process.Stdout, shown), failed)
+	}
+	return failed
+}
+
+// verify checks one cell, and prints what it found unless it is to be printed as
+// JSON.
+func (c *verifyCommand) verify(ctx context.Context, process boot.Process, program *boot.Program, limits verify.Config) (verify.Report, error) {
 	bar := progress.New(process.Stderr, 1, "steps")
 	limits.Progress = func(p verify.Progress) {
 		bar.SetTotal(p.Steps)
@@ -35,18 +60,14 @@ func (c *verifyCommand) Run(ctx context.Context, process boot.Process) error {
 	}
 	report, err := program.Verify(ctx, limits)
 	bar.Finish()
-	if err != nil {
-		return err
+	if err != nil || c.JSON {
+		return report, err
 	}
-	if c.JSON {
-		err = printJSON(process.Stdout, report)
-	} else {
-		report.Print(process.Stdout)
+	if program.Cell() != "" {
+		fmt.Fprintf(process.Stdout, "Cell %s\n", program.Cell())
 	}
-	if err == nil && !report.OK {
-		err = boot.ErrFailed
-	}
-	return err
+	report.Print(process.Stdout)
+	return report, nil
 }
 
 // limits reads what --since limits the run to.

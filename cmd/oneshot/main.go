@@ -36,6 +36,6 @@ func run(ctx context.Context, process boot.Process) error {
 		return err
 	}
 	defer program.Close()
-	report, err := pass.Once(ctx, program)
+	report, err := pass.Run(ctx, program)
 	return boot.Report(process.Stdout, command, report, err)
 }

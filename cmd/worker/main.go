@@ -25,7 +25,7 @@ func run(ctx context.Context, process boot.Process) error {
 	}
 	defer program.Close()
 	if program.Config.Lanes.OneShot {
-		report, err := program.RunOnce(ctx, "drain")
+		report, err := boot.PassNamed("drain").Run(ctx, program)
 		return boot.Report(process.Stdout, "drain", report, err)
 	}
 	worker, err := boot.NewWorker(ctx, program, boot.WorkerOptions{Health: true})

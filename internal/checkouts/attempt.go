@@ -34,7 +34,8 @@ const unaskedMax = 5
 // claimSQL claims the checkout that has been due for longest. Checkouts that
 // only wait for Answer are not due before their deadline. $1 is whether there
 // is a Validator, and $2 are the tenants that may not have another call of it.
-// $3 is the timeout of an attempt, $4 and $5 are the least and the greatest
+// A tenant that moves to another cell is left to that one. $3 is the timeout of
+// an attempt, $4 and $5 are the least and the greatest
 // backoff, and $6 is unaskedMax.
 const claimSQL = `
 WITH due AS MATERIALIZED (
@@ -46,6 +47,7 @@ WITH due AS MATERIALIZED (
     WHERE c.ended_at IS NULL AND c.next_attempt_at <= (SELECT clock_timestamp())
       AND (c.status = 'finalizing' OR step.late
            OR $1::boolean AND c.callback_url IS NOT NULL AND c.tenant_id <> ALL ($2::uuid[]))
+      AND NOT EXISTS (SELECT FROM tenant_state m WHERE m.tenant_id = c.tenant_id AND m.state <> 'active')
     ORDER BY c.next_attempt_at
     LIMIT 1
     FOR NO KEY UPDATE OF c SKIP LOCKED

@@ -80,7 +80,7 @@ func TestProbeOfTwoServers(t *testing.T) {
 func TestRefusedByName(t *testing.T) {
 	t.Parallel()
 	for version, name := range map[string]string{
-		"PostgreSQL 15.2-YB-2.25.1.0-b0 on x86_64-pc-linux-gnu":         "YugabyteDB",
+		"PostgreSQL 15.2-YB-2.25.1.0-b0 on x86_64-pc-linux-gnu":        "YugabyteDB",
 		"CockroachDB CCL v25.2.0 (x86_64-pc-linux-gnu, built 2026/05)": "CockroachDB",
 	} {
 		wantUnfit(t, horizon.RefuseByName(version, false), "it is "+name)

@@ -51,12 +51,15 @@ func (s *service) authenticate(req *request, scopes []tenants.Scope) (err error)
 // principalOf returns the present principal of the request's key, which has one
 // of the request's scopes.
 //
-// Errors: errUnauthentic, tenants.ErrUnknownKey, *scopeError, and those of the
-// database.
+// Errors: errUnauthentic, tenants.ErrUnknownKey, tenants.ErrElsewhere,
+// *scopeError, *cellError, and those of the database.
 func (s *service) principalOf(req *request) (p tenants.Principal, err error) {
 	plaintext, ok := bearer(req.http.Header)
 	if !ok {
 		return p, errUnauthentic
+	}
+	if err := refusal(req.http.Context()); err != nil {
+		return p, err
 	}
 	if p, ok = s.keys.Cached(plaintext); !ok {
 		ctx, cancel := context.WithTimeout(req.http.Context(), s.bounds.authenticate)

@@ -59,6 +59,8 @@ var (
 	overBudget        = kind{"over_budget", http.StatusTooManyRequests, "the tenant or the customer has exceeded its rate limit: nothing was queued or counted"}
 	internalError     = kind{"internal", http.StatusInternalServerError, "an internal error"}
 	overloaded        = kind{"overloaded", http.StatusServiceUnavailable, "the service is overloaded, or the database does not respond: nothing was done that a retry would repeat"}
+	cellUnavailable   = kind{"cell_unavailable", http.StatusServiceUnavailable, "the database of the tenant does not respond: nothing was done"}
+	tenantMoving      = kind{"tenant_moving", http.StatusServiceUnavailable, "the tenant moves to another database: nothing was done, and a retry is served in a moment"}
 	outcomeUnknown    = kind{"outcome_unknown", http.StatusServiceUnavailable, "it is not known whether the request took effect: check before sending it again, and send an Idempotency-Key next time"}
 	notReady          = kind{"not_ready", http.StatusServiceUnavailable, "the database does not respond, is not migrated, or has a sequence behind its rows"}
 )
@@ -88,6 +90,9 @@ var rules = []struct {
 	{is(errOrigin), originRefused},
 	{is(errUnauthentic), unauthorized},
 	{is(tenants.ErrUnknownKey), unauthorized},
+	{is(tenants.ErrElsewhere), tenantMoving},
+	{isFenced, tenantMoving},
+	{as[*cellError], cellUnavailable},
 	{as[*scopeError], forbidden},
 	{is(errNoRoute), noRoute},
 	{is(errNoHistory), notFound},
@@ -137,6 +142,9 @@ var rules = []struct {
 	{pg.IsRetryable, overloaded},
 	{pg.IsOutage, overloaded},
 }
+
+// isFenced reports whether the fence of a tenant that moves has refused a row.
+func isFenced(err error) bool { return pg.Code(err) == tenants.FenceCode }
 
 func is(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }

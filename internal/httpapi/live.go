@@ -55,7 +55,7 @@ func (s *service) mintTicket() endpoint[struct{}, emptyBody] {
 		handle: func(ctx context.Context, req *request, _ *struct{}, _ *emptyBody) (response, error) {
 			ticket, err := holdfast.Once(ctx, s.tenant(req), "MintTicket", nil, func(ctx context.Context, tx pgx.Tx) (ticketJSON, error) {
 				minted, err := live.MintTx(ctx, tx, req.principal)
-				return ticketJSON{Ticket: new(minted.Plaintext), ExpiresAt: minted.ExpiresAt.UTC()}, err
+				return ticketJSON{Ticket: new(s.ticketOf(minted.Plaintext)), ExpiresAt: minted.ExpiresAt.UTC()}, err
 			}, req.opts())
 			resp, err := req.respond(ticket, err)
 			resp.status = http.StatusCreated
@@ -127,7 +127,15 @@ func (s *service) takeTicket(r *http.Request, ticket []string) (holder live.Hold
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.bounds.authenticate)
 	defer cancel()
-	return live.Take(ctx, s.pool, ticket[0])
+	return live.Take(ctx, s.pool, strings.TrimPrefix(ticket[0], s.ticketOf("")))
+}
+
+// ticketOf adds the name of the cell to a ticket, where there are several.
+func (s *service) ticketOf(plaintext string) string {
+	if s.cell == "" {
+		return plaintext
+	}
+	return s.cell + ticketSeparator + plaintext
 }
 
 // wantsUpgrade reports whether the client asks for a WebSocket of the version

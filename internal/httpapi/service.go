@@ -27,6 +27,7 @@ type service struct {
 	metered  bool
 	live     *Live    // nil where there are no live connections
 	overview Overview // nil for none
+	cell     string   // "" for none
 	links    []Link
 	log      *slog.Logger
 	bounds   bounds
@@ -53,6 +54,8 @@ type Config struct {
 	Live *Live
 	// Overview serves GET /v1/ops/overview; nil: there is no such path.
 	Overview Overview
+	// Cell is the name of the database, if it is one of several; see Cell.
+	Cell string
 	// Links are pages beside the API, for the page at the root.
 	Links []Link
 	// Metrics serves GET /metrics; nil: there is no such path.
@@ -71,7 +74,7 @@ type Config struct {
 // a long poll is not cut.
 func New(ctx context.Context, c Config) (http.Handler, error) {
 	s := &service{
-		client: c.Client, pool: c.Pool, keys: c.Keys, metered: c.Metered, live: c.Live, overview: c.Overview, links: c.Links, log: c.Log,
+		client: c.Client, pool: c.Pool, keys: c.Keys, metered: c.Metered, live: c.Live, overview: c.Overview, cell: c.Cell, links: c.Links, log: c.Log,
 		bounds: defaultBounds, connections: connections{limits: c.Limits.withDefaults(), onStop: onEnd(ctx)},
 	}
 	if err := s.build(); err != nil {

@@ -11,6 +11,9 @@ import (
 
 // State is the content of the database at one moment, over all processes.
 type State struct {
+	// Cell is the name of the database, where there are several; it becomes the
+	// label cell of each gauge.
+	Cell  string
 	Lanes []LaneState
 	// HotVariants counts the variants by state: "entering", "hot", "leaving".
 	HotVariants map[string]int64
@@ -89,8 +92,14 @@ func newGauges() (g gauges, err error) {
 }
 
 func (g *gauges) observe(o metric.Observer, s State) {
+	with := func(labels ...attribute.KeyValue) metric.ObserveOption {
+		if s.Cell != "" {
+			labels = append(labels, attribute.String("cell", s.Cell))
+		}
+		return metric.WithAttributes(labels...)
+	}
 	for _, l := range s.Lanes {
-		lane := metric.WithAttributes(attribute.String("lane", l.Lane))
+		lane := with(attribute.String("lane", l.Lane))
 		o.ObserveFloat64(g.depth, float64(l.Depth), lane)
 		o.ObserveFloat64(g.age, l.OldestAgeSeconds, lane)
 		paused := 0.0
@@ -100,11 +109,11 @@ func (g *gauges) observe(o metric.Observer, s State) {
 		o.ObserveFloat64(g.paused, paused, lane)
 	}
 	for _, state := range []string{"entering", "hot", "leaving"} {
-		o.ObserveFloat64(g.hot, float64(s.HotVariants[state]), metric.WithAttributes(attribute.String("state", state)))
+		o.ObserveFloat64(g.hot, float64(s.HotVariants[state]), with(attribute.String("state", state)))
 	}
-	o.ObserveFloat64(g.sweepLag, s.SweepLagSeconds)
+	o.ObserveFloat64(g.sweepLag, s.SweepLagSeconds, with())
 	for _, sub := range s.Subscriptions {
-		name := metric.WithAttributes(attribute.String("subscription", sub.Name))
+		name := with(attribute.String("subscription", sub.Name))
 		o.ObserveFloat64(g.tailLag, float64(sub.Lag), name)
 		o.ObserveFloat64(g.tailAge, sub.LagSeconds, name)
 	}

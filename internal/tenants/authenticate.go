@@ -23,6 +23,10 @@ import (
 // unknown and revoked keys, so that a caller learns nothing from it.
 var ErrUnknownKey = errors.New("unknown API key")
 
+// ErrElsewhere means that the tenant of a key is not active in this database: it
+// is being moved to another one, or from there, or was moved.
+var ErrElsewhere = errors.New("the tenant of the API key is not active in this database")
+
 // Principal is the owner of a key.
 type Principal struct {
 	TenantID uuid.UUID
@@ -51,6 +55,9 @@ const (
 	defaultCacheFor  = time.Second
 	defaultCacheSize = 10_000
 	lookupTimeout    = 5 * time.Second
+	// elsewhereFor is CacheFor of a tenant that is not active here: it may be in a
+	// moment.
+	elsewhereFor = 50 * time.Millisecond
 )
 
 // Authenticator turns API keys into principals. It is safe for concurrent use.
@@ -60,7 +67,7 @@ type Authenticator struct {
 	lookups  singleflight.Group
 	// Unknown keys are cached separately, so that a flood of them evicts no
 	// valid key.
-	valid, unknown *recent
+	valid, unknown *recent[answer]
 }
 
 // NewAuthenticator returns an Authenticator that queries pool.
@@ -72,8 +79,8 @@ func NewAuthenticator(pool *pgxpool.Pool, config Config) *Authenticator {
 	return &Authenticator{
 		pool:     pool,
 		cacheFor: config.CacheFor,
-		valid:    newRecent(config.CacheSize),
-		unknown:  newRecent(config.CacheSize),
+		valid:    newRecent[answer](config.CacheSize),
+		unknown:  newRecent[answer](config.CacheSize),
 	}
 }
 
@@ -88,7 +95,15 @@ func (a *Authenticator) Cached(plaintext string) (Principal, bool) {
 	return ans.principal, ok && ans.err == nil && time.Since(ans.readAt) <= a.cacheFor
 }
 
-// Authenticate returns the principal of a key's plaintext, or [ErrUnknownKey].
+// Forget makes the next call with a key query the database: what it changes was
+// refused, because its tenant moves to another one.
+func (a *Authenticator) Forget(plaintext string) {
+	a.valid.put(hashOf(plaintext), answer{err: ErrElsewhere})
+}
+
+// Authenticate returns the principal of a key's plaintext, or [ErrUnknownKey], or
+// [ErrElsewhere] for the key of a tenant that arrives or is gone. The key of one
+// that is moving away is good: its fence refuses what would change something.
 // Any other error means nothing about the key, and the next call may succeed.
 // The answer is the state in the database when the call began, or at most
 // CacheFor earlier. Concurrent calls with one key share a query. A call whose
@@ -98,9 +113,15 @@ func (a *Authenticator) Authenticate(ctx context.Context, plaintext string) (Pri
 		return Principal{}, ErrUnknownKey
 	}
 	began := time.Now()
-	fresh := func(ans answer) bool { return began.Sub(ans.readAt) <= max(a.cacheFor, 0) }
+	fresh := func(ans answer) bool {
+		age := began.Sub(ans.readAt)
+		if errors.Is(ans.err, ErrElsewhere) && age > elsewhereFor {
+			return false
+		}
+		return age <= max(a.cacheFor, 0)
+	}
 	hash := hashOf(plaintext)
-	for _, cache := range []*recent{a.valid, a.unknown} {
+	for _, cache := range []*recent[answer]{a.valid, a.unknown} {
 		if ans, ok := cache.get(hash); ok && fresh(ans) && a.cacheFor > 0 {
 			return ans.principal, ans.err
 		}
@@ -125,14 +146,15 @@ func (a *Authenticator) Authenticate(ctx context.Context, plaintext string) (Pri
 // answer is what the database returned for a key at a time.
 type answer struct {
 	principal Principal
-	err       error // nil or ErrUnknownKey
+	err       error // nil, ErrUnknownKey or ErrElsewhere
 	readAt    time.Time
 }
 
 const authenticateSQL = `
-SELECT tenant_id, key_id, prefix, scopes, hash
-FROM api_keys
-WHERE hash = $1 AND revoked_at IS NULL
+SELECT k.tenant_id, k.key_id, k.prefix, k.scopes, k.hash, s.state IN ('active', 'moving')
+FROM api_keys k
+JOIN tenant_state s ON s.tenant_id = k.tenant_id
+WHERE k.hash = $1 AND k.revoked_at IS NULL
 LIMIT 1`
 
 // lookUp queries the database and caches the answer, even if the waiting
@@ -144,48 +166,54 @@ func (a *Authenticator) lookUp(ctx context.Context, hash [sha256.Size]byte) (_ a
 	defer func() { done("", err) }()
 	ans := answer{err: ErrUnknownKey, readAt: time.Now()}
 	var stored []byte
+	var here bool
 	var p Principal
-	err = a.pool.QueryRow(ctx, authenticateSQL, hash[:]).Scan(&p.TenantID, &p.KeyID, &p.Prefix, &p.Scopes, &stored)
+	err = a.pool.QueryRow(ctx, authenticateSQL, hash[:]).Scan(&p.TenantID, &p.KeyID, &p.Prefix, &p.Scopes, &stored, &here)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return answer{}, fmt.Errorf("look up API key: %w", err)
 	}
-	if err == nil && subtle.ConstantTimeCompare(stored, hash[:]) == 1 {
+	known := err == nil && subtle.ConstantTimeCompare(stored, hash[:]) == 1
+	switch {
+	case known && here:
 		ans.principal, ans.err = p, nil
-		a.valid.put(hash, ans)
-	} else {
+	case known:
+		ans.err = ErrElsewhere
+	default:
 		a.unknown.put(hash, ans)
+		return ans, nil
 	}
+	a.valid.put(hash, ans)
 	return ans, nil
 }
 
-// recent caches the newest answers, at least size and at most twice as many, in
-// two generations. When the new generation is full, it becomes the old one, and
-// the old one is dropped. So every step costs the same.
-type recent struct {
+// recent caches the newest values by the hashes of keys, at least size and at
+// most twice as many, in two generations. When the new generation is full, it
+// becomes the old one, and the old one is dropped. So every step costs the same.
+type recent[V any] struct {
 	mu       sync.Mutex
 	size     int
-	new, old map[[sha256.Size]byte]answer
+	new, old map[[sha256.Size]byte]V
 }
 
-func newRecent(size int) *recent {
-	return &recent{size: size, new: make(map[[sha256.Size]byte]answer)}
+func newRecent[V any](size int) *recent[V] {
+	return &recent[V]{size: size, new: make(map[[sha256.Size]byte]V)}
 }
 
-func (r *recent) get(hash [sha256.Size]byte) (answer, bool) {
+func (r *recent[V]) get(hash [sha256.Size]byte) (V, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if ans, ok := r.new[hash]; ok {
-		return ans, true
+	if v, ok := r.new[hash]; ok {
+		return v, true
 	}
-	ans, ok := r.old[hash]
-	return ans, ok
+	v, ok := r.old[hash]
+	return v, ok
 }
 
-func (r *recent) put(hash [sha256.Size]byte, ans answer) {
+func (r *recent[V]) put(hash [sha256.Size]byte, v V) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.new) >= r.size {
-		r.old, r.new = r.new, make(map[[sha256.Size]byte]answer)
+		r.old, r.new = r.new, make(map[[sha256.Size]byte]V)
 	}
-	r.new[hash] = ans
+	r.new[hash] = v
 }

@@ -78,7 +78,7 @@ func FuzzWellFormed(f *testing.F) {
 func TestRecentIsBoundedAndKeepsTheNewest(t *testing.T) {
 	t.Parallel()
 	const size = 10
-	r := newRecent(size)
+	r := newRecent[answer](size)
 	for i := range 1000 {
 		r.put([32]byte{byte(i), byte(i >> 8)}, answer{})
 		if n := len(r.new) + len(r.old); n > 2*size {

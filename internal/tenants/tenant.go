@@ -22,6 +22,10 @@ type Tenant struct {
 	CreatedAt time.Time
 }
 
+// FenceCode is the SQLSTATE of a row that the fence of a tenant refuses: the
+// tenant moves to another database, or has moved.
+const FenceCode = "HF001"
+
 // ErrUnknownTenant means that there is no such tenant.
 var ErrUnknownTenant = errors.New("unknown tenant")
 
@@ -56,9 +60,15 @@ func Ensure(ctx context.Context, pool *pgxpool.Pool, name string) (Tenant, error
 }
 
 const insertTenantSQL = `
-INSERT INTO tenants (tenant_id, name)
-VALUES ($1, $2)
-ON CONFLICT (name) DO NOTHING`
+WITH made AS (
+    INSERT INTO tenants (tenant_id, name)
+    VALUES ($1, $2)
+    ON CONFLICT (name) DO NOTHING
+    RETURNING tenant_id
+)
+INSERT INTO tenant_state (tenant_id)
+SELECT tenant_id
+FROM made`
 
 const tenantSQL = `
 SELECT tenant_id, name, created_at

@@ -17,28 +17,37 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/live"
+	"github.com/holdfast/holdfast/internal/tenants"
 )
 
-// API serves the HTTP API: it accepts requests in groups and reports their
-// outcomes.
+// API serves the HTTP API over the database, or over several that are cells.
 type API struct {
+	program  *Program
+	cells    []*apiCell
+	handler  http.Handler
+	listener net.Listener
+	// bodiless bounds the connections of a page beside the API.
+	bodiless func(http.Handler) http.Handler
+	// stop makes the handler give up soon on request bodies that are still
+	// arriving.
+	stop context.CancelFunc
+}
+
+// apiCell is the API over one database: it accepts requests in groups and
+// reports their outcomes.
+type apiCell struct {
 	program *Program
 	// calls is for what a call reads and does itself. The intake has separate
 	// connections, so that many readers do not delay the next group. API keys
 	// are also looked up on separate connections: a call that only adds does
 	// not wait behind calls that wait for a locked stock or a silent
 	// connection.
-	calls, admissions, keys *pgxpool.Pool
-	liveReads               *pgxpool.Pool // see liveConns
-	hub                     *live.Hub
-	client                  *holdfast.Client
-	handler                 http.Handler
-	// bodiless bounds the connections of a page beside the API.
-	bodiless func(http.Handler) http.Handler
-	listener net.Listener
-	// stop makes the handler give up soon on request bodies that are still
-	// arriving.
-	stop context.CancelFunc
+	calls, admissions, keyReads *pgxpool.Pool
+	liveReads                   *pgxpool.Pool // see liveConns
+	keys                        *tenants.Authenticator
+	hub                         *live.Hub
+	client                      *holdfast.Client
+	handler                     http.Handler
 }
 
 const (
@@ -78,52 +87,74 @@ func NewAPI(ctx context.Context, p *Program, o APIOptions) (_ *API, err error) {
 	if err := p.listenMetrics(ctx); err != nil {
 		return nil, err
 	}
-	conns := callConns
-	if p.Config.Database.Connections > 0 {
-		conns = p.Config.Database.Connections
-	}
-	if a.calls, err = p.openReady(ctx, pool{name: "calls", conns: conns, parameters: shortStatements}); err != nil {
-		return nil, err
-	}
-	if err := p.requireOpen(ctx, a.calls); err != nil {
-		return nil, err
-	}
-	if a.admissions, err = p.open(ctx, pool{name: "admissions", conns: len(lanes.All())*admission.Committers(p.Config.Metered.On) + intakeConns + signalConns + verbConns, parameters: shortLocks, hotPath: true}); err != nil {
-		return nil, err
-	}
-	if a.keys, err = p.open(ctx, pool{name: "keys", conns: keyConns, parameters: shortStatements}); err != nil {
-		return nil, err
-	}
-	if a.client, err = a.newClient(); err != nil {
-		return nil, err
-	}
-	if a.hub, a.liveReads, err = p.newHub(ctx); err != nil {
-		return nil, err
-	}
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a.stop = stop
 	a.bodiless = func(page http.Handler) http.Handler { return httpapi.Bodiless(stopping, page) }
 	if p.Config.Dashboard {
 		o.Links = append([]httpapi.Link{dashboardLink}, o.Links...)
 	}
-	if a.handler, err = a.newHandler(stopping, o.Links); err != nil {
+	var pools []*pgxpool.Pool
+	for _, own := range p.inCells() {
+		cell, err := own.newAPICell(ctx, stopping, o.Links)
+		if err != nil {
+			return nil, own.inCell(err)
+		}
+		a.cells = append(a.cells, cell)
+		pools = append(pools, cell.calls)
+	}
+	if err := p.requireApart(ctx, pools); err != nil {
 		return nil, err
 	}
+	a.handler = newFront(a.cells)
 	a.addDashboard()
 	return a, nil
 }
 
+func (p *Program) newAPICell(ctx, stopping context.Context, links []httpapi.Link) (_ *apiCell, err error) {
+	c := &apiCell{program: p}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	conns := callConns
+	if p.Config.Database.Connections > 0 {
+		conns = p.Config.Database.Connections
+	}
+	if c.calls, err = p.openReady(ctx, pool{name: "calls", conns: conns, parameters: shortStatements}); err != nil {
+		return nil, err
+	}
+	if err := p.requireOpen(ctx, c.calls); err != nil {
+		return nil, err
+	}
+	if c.admissions, err = p.open(ctx, pool{name: "admissions", conns: len(lanes.All())*admission.Committers(p.Config.Metered.On) + intakeConns + signalConns + verbConns, parameters: shortLocks, hotPath: true}); err != nil {
+		return nil, err
+	}
+	if c.keyReads, err = p.open(ctx, pool{name: "keys", conns: keyConns, parameters: shortStatements}); err != nil {
+		return nil, err
+	}
+	c.keys = tenants.NewAuthenticator(c.keyReads, tenants.Config{})
+	if c.client, err = c.newClient(); err != nil {
+		return nil, err
+	}
+	if c.hub, c.liveReads, err = p.newHub(ctx); err != nil {
+		return nil, err
+	}
+	c.handler, err = c.newHandler(stopping, links)
+	return c, err
+}
+
 // newClient makes the client of the calls, which decides and maintains nothing
 // that another process can.
-func (a *API) newClient() (*holdfast.Client, error) {
-	config, err := a.program.clientConfig()
+func (c *apiCell) newClient() (*holdfast.Client, error) {
+	config, err := c.program.clientConfig()
 	if err != nil {
 		return nil, err
 	}
 	config.NoLanes, config.NoMaintenance, config.NoProjections = true, true, true
-	config.IntakePool = a.admissions
+	config.IntakePool = c.admissions
 	config.StopTimeout = config.CloseTimeout / 2
-	return holdfast.New(a.calls, &config)
+	return holdfast.New(c.calls, &config)
 }
 
 // URL is where the API is served, as the same machine reaches it.
@@ -145,20 +176,16 @@ func (a *API) Run(ctx context.Context) error {
 	group, failed := errgroup.WithContext(background)
 	watching, stopWatching := context.WithCancel(failed)
 	defer stopWatching()
-	if err := a.program.startClient(ctx, a.client); err != nil {
-		if ctx.Err() != nil { // stopped before it was ready
-			return nil
-		}
-		return err
-	}
 	serving, stopServing := context.WithCancel(ctx)
 	defer stopServing()
-	go func() {
-		<-a.client.Done() // stopped, or it cannot go on
-		stopServing()
-	}()
-	group.Go(func() error { return a.hub.Run(watching) })
-	group.Go(func() error { return a.program.state.run(watching, a.calls) })
+	for _, c := range a.cells {
+		if err := c.start(ctx, group, watching, stopServing); err != nil {
+			if ctx.Err() != nil { // stopped before it was ready
+				err = nil
+			}
+			return errors.Join(err, a.stopClients(background))
+		}
+	}
 	group.Go(func() error { return a.program.serveMetrics(watching) })
 
 	a.program.Log.InfoContext(ctx, "the API serves", "address", a.listener.Addr().String(), "version", ThisVersion())
@@ -169,7 +196,9 @@ func (a *API) Run(ctx context.Context) error {
 	server.BaseContext = func(net.Listener) context.Context { return calls }
 	served := serve(serving, server, a.listener, working, func() {
 		a.stop()
-		a.client.EndWaits()
+		for _, c := range a.cells {
+			c.client.EndWaits()
+		}
 		stopWatching()
 		// A call that the database has not answered by then is answered without
 		// it.
@@ -178,7 +207,31 @@ func (a *API) Run(ctx context.Context) error {
 	stopWatching()
 	stopping, cancel := context.WithTimeout(background, closing)
 	defer cancel()
-	return errors.Join(served, a.client.Stop(stopping), waitFor(group, closing))
+	return errors.Join(served, a.stopClients(stopping), waitFor(group, closing))
+}
+
+// start starts the client of the cell and what runs beside it. The API stops
+// serving when the client is stopped, or cannot go on.
+func (c *apiCell) start(ctx context.Context, group *errgroup.Group, watching context.Context, stopServing func()) error {
+	if err := c.program.startClient(ctx, c.client); err != nil {
+		return c.program.inCell(err)
+	}
+	go func() {
+		<-c.client.Done()
+		stopServing()
+	}()
+	group.Go(func() error { return c.hub.Run(watching) })
+	group.Go(func() error { return c.program.state.run(watching, c.calls) })
+	return nil
+}
+
+// stopClients stops the clients of all cells at the same time.
+func (a *API) stopClients(ctx context.Context) error {
+	var group errgroup.Group
+	for _, c := range a.cells {
+		group.Go(func() error { return c.client.Stop(ctx) })
+	}
+	return group.Wait()
 }
 
 // waitFor waits for the group for a bounded time. The end of the process cuts
@@ -203,8 +256,12 @@ func (a *API) close() {
 	if a.listener != nil {
 		_ = a.listener.Close() // closed already where it was served
 	}
-	closePools(a.calls, a.admissions, a.keys, a.liveReads)
+	for _, c := range a.cells {
+		c.close()
+	}
 }
+
+func (c *apiCell) close() { closePools(c.calls, c.admissions, c.keyReads, c.liveReads) }
 
 // GuardedError means that a variant requires an admission token, but the API
 // would not check tokens.

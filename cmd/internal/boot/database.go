@@ -106,19 +106,22 @@ func (p *Program) open(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	if err := p.await(ctx, func(ctx context.Context) error { return ping(ctx, db) }); err != nil {
+	if err := p.await(ctx, func(ctx context.Context) error { return p.ping(ctx, db) }); err != nil {
 		db.Close()
 		return nil, err
 	}
-	attributes := otelpgx.WithStatsAttributes(attribute.String("pool", use.name))
-	if err := otelpgx.RecordStats(db, attributes); err != nil {
+	attributes := []attribute.KeyValue{attribute.String("pool", use.name)}
+	if p.cell != "" {
+		attributes = append(attributes, attribute.String("cell", p.cell))
+	}
+	if err := otelpgx.RecordStats(db, otelpgx.WithStatsAttributes(attributes...)); err != nil {
 		p.Log.WarnContext(ctx, "the pool is not measured", "pool", use.name, "error", err)
 	}
 	return db, nil
 }
 
 // ping connects once, and explains the errors of a first connection.
-func ping(ctx context.Context, db *pgxpool.Pool) error {
+func (p *Program) ping(ctx context.Context, db *pgxpool.Pool) error {
 	err := db.Ping(ctx)
 	switch {
 	case err == nil:
@@ -128,7 +131,7 @@ func ping(ctx context.Context, db *pgxpool.Pool) error {
 	case pg.Code(err) == "08P01" && strings.Contains(err.Error(), "unsupported startup parameter"): // PgBouncer
 		return horizon.ErrPooled
 	default:
-		return fmt.Errorf("connect to the database that DATABASE_URL names: %w", err)
+		return fmt.Errorf("connect to the database that %s names: %w", p.variable(), err)
 	}
 }
 
@@ -156,7 +159,7 @@ func (p *Program) raiseSequences(ctx context.Context, conn *pgx.Conn) error {
 const durabilitySQL = `
 SELECT current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery()`
 
-var errStandby = errors.New("the database that DATABASE_URL names is a standby: name the primary")
+var errStandby = errors.New("the database is a standby: name the primary")
 
 // requireDurable refuses a database that can lose committed transactions, and
 // returns errStandby for a standby. For a standby it also closes the pool's
@@ -185,7 +188,7 @@ func (p *Program) requireDurable(ctx context.Context, db *pgxpool.Pool) error {
 }
 
 // ErrPending means that the database lacks migrations.
-var ErrPending = errors.New("the database lacks migrations of this version: run `oneshot migrate` or `holdfast migrate` with the same DATABASE_URL and METERED_COMMANDS_ENABLED")
+var ErrPending = errors.New("the database lacks migrations of this version: run `oneshot migrate` or `holdfast migrate` with the same DATABASE_URL or CELLS and METERED_COMMANDS_ENABLED")
 
 // openReady is open for a program that serves: it requires a durable and
 // migrated database.
@@ -235,28 +238,47 @@ var (
 )
 
 // OpenTool opens a migrated database for one command of an operator.
+//
+// Errors: *UsageError where CELLS names several.
 func (p *Program) OpenTool(ctx context.Context) (*pgxpool.Pool, error) {
-	return p.openTool(ctx, toolPool)
+	own, err := p.only()
+	if err != nil {
+		return nil, err
+	}
+	return own.openTool(ctx, toolPool)
 }
 
 func (p *Program) openTool(ctx context.Context, use pool) (*pgxpool.Pool, error) {
 	db, err := p.open(ctx, use)
 	if err != nil {
-		return nil, err
+		return nil, p.inCell(err)
 	}
 	if err := p.await(ctx, func(ctx context.Context) error { return p.requireMigrated(ctx, db) }); err != nil {
 		db.Close()
-		return nil, err
+		return nil, p.inCell(err)
 	}
 	return db, nil
 }
 
-// Migrate brings the database to this program's schema, including the tables of
+// Migrate brings the database of each cell to this program's schema; see migrate.
+// migrated reports whether something was missing in one of them.
+func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
+	for _, own := range p.inCells() {
+		changed, err := own.migrate(ctx)
+		migrated = migrated || changed
+		if err != nil {
+			return migrated, own.inCell(err)
+		}
+	}
+	return migrated, nil
+}
+
+// migrate brings the database to this program's schema, including the tables of
 // metered commands if they are on, and gives the hot lane its slots. Several
 // processes may call it at once, and while programs use the tables; see
 // [migrations.Config]. migrated reports whether something was missing. If ctx
 // ends first, the error is ctx's, and another call continues.
-func (p *Program) Migrate(ctx context.Context) (migrated bool, err error) {
+func (p *Program) migrate(ctx context.Context) (migrated bool, err error) {
 	db, err := p.open(ctx, migratePool)
 	if err != nil {
 		return false, err

@@ -9,17 +9,15 @@ import (
 
 	"github.com/holdfast/holdfast/internal/httpapi"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
-	"github.com/holdfast/holdfast/internal/tenants"
 )
 
-// newHandler makes the handler of the API. It makes spans around calls only
+// newHandler makes the handler of the API over the cell. It makes spans around calls only
 // where they are exported. stopping ends when the program begins to stop.
-func (a *API) newHandler(stopping context.Context, links []httpapi.Link) (http.Handler, error) {
-	p := a.program
-	keys := tenants.NewAuthenticator(a.keys, tenants.Config{})
+func (c *apiCell) newHandler(stopping context.Context, links []httpapi.Link) (http.Handler, error) {
+	p := c.program
 	handler, err := httpapi.New(stopping, httpapi.Config{
-		Client: a.client, Pool: a.calls, Keys: keys, Metered: p.Config.Metered.On, Live: a.live(), Overview: p.overview(a.calls),
-		Links: links, Metrics: p.publicMetrics(), Log: p.logs.calls(),
+		Client: c.client, Pool: c.calls, Keys: c.keys, Metered: p.Config.Metered.On, Live: c.live(), Overview: p.overview(c.calls),
+		Cell: p.cell, Links: links, Metrics: p.publicMetrics(), Log: p.logs.calls(),
 	})
 	if err != nil || !export.TracesAsked() {
 		return handler, err

@@ -65,6 +65,6 @@ func kitAvailability(db *pgxpool.Pool) func(context.Context, uuid.UUID, string) 
 	}
 }
 
-func (a *API) live() *httpapi.Live {
-	return &httpapi.Live{Hub: a.hub, Origins: a.program.Config.Live.Origins}
+func (c *apiCell) live() *httpapi.Live {
+	return &httpapi.Live{Hub: c.hub, Origins: c.program.Config.Live.Origins}
 }

@@ -2,6 +2,7 @@ package boot
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,13 +77,13 @@ func StartLocal(ctx context.Context, p *Program, o LocalOptions) (_ *Local, err 
 	if err != nil {
 		return nil, err
 	}
-	worker, err := NewWorker(ctx, l.program, WorkerOptions{MaintenanceByTicker: true, Beside: api.client})
+	worker, err := NewWorker(ctx, l.program, WorkerOptions{MaintenanceByTicker: true, Beside: api})
 	if err != nil {
 		api.close()
 		return nil, err
 	}
 	err = l.program.await(ctx, func(ctx context.Context) (err error) {
-		l.Key, err = l.makeKey(ctx, api.calls, developmentKey, o.Dir)
+		l.Key, err = l.makeKey(ctx, api.cells[0].calls, developmentKey, o.Dir)
 		return err
 	})
 	if err == nil && o.Storefront {
@@ -107,10 +108,10 @@ func StartLocal(ctx context.Context, p *Program, o LocalOptions) (_ *Local, err 
 // migrates.
 func (l *Local) openDatabase(ctx context.Context, dir string) (err error) {
 	c := &l.program.Config.Database
-	if c.URL != "" && dir != "" {
-		return &UsageError{"DATABASE_URL names a database, so there is no private Postgres whose data a folder could keep: leave one of them out"}
+	if c.URL+c.Cells != "" && dir != "" {
+		return &UsageError{"DATABASE_URL or CELLS names a database, so there is no private Postgres whose data a folder could keep: leave one of them out"}
 	}
-	if c.URL == "" {
+	if c.URL == "" && c.Cells == "" {
 		interrupted := context.AfterFunc(ctx, func() { l.stopping.Store(true) })
 		defer interrupted()
 		l.postgres, err = pgdev.Start(ctx, pgdev.Options{Dir: dir, Log: postgresLog{l.program.Log, &l.stopping}})
@@ -119,7 +120,7 @@ func (l *Local) openDatabase(ctx context.Context, dir string) (err error) {
 		}
 		c.URL = l.postgres.URL("postgres")
 	}
-	l.Database = c.URL
+	l.Database = cmp.Or(c.URL, l.program.inCells()[0].Config.Database.URL)
 	_, err = l.program.Migrate(ctx)
 	return err
 }

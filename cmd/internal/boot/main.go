@@ -29,6 +29,9 @@ type Process struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
+	// Cell is the only one of CELLS that the program serves or works in; empty:
+	// all of them.
+	Cell string
 }
 
 // ErrFailed ends a program with exit code 1 when the reason is already

@@ -106,7 +106,7 @@ type migrateReport struct {
 // migrateOnce fails if it is stopped, unlike the other passes: a deployment
 // takes success to mean that the schema is new, and starts the new programs.
 func migrateOnce(ctx context.Context, p *Program) (any, error) {
-	migrated, err := p.Migrate(ctx)
+	migrated, err := p.migrate(ctx)
 	if err != nil && ctx.Err() != nil {
 		return migrateReport{More: true}, errors.New("migrate was stopped before the schema was up to date; each migration is complete or absent, so run it again")
 	}

@@ -24,6 +24,10 @@ type Program struct {
 	startBudget *startBudget
 	state       *stateGauges
 	metrics     *metricsServer
+	// cells are the programs of the cells that CELLS names, and cell is the name
+	// of one of them.
+	cells []*Program
+	cell  string
 }
 
 // NewProgram reads the environment and begins the log (JSON lines on stderr)
@@ -33,16 +37,22 @@ func NewProgram(ctx context.Context, name string, p Process) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	cells, err := cellsOf(&c.Database, p.Cell)
+	if err != nil {
+		return nil, err
+	}
 	logs := newLogs(newLines(p.Stderr, c))
 	slog.SetDefault(logs.plain()) // errors of the telemetry SDK; its collector is not the database
 	stop, metrics, err := export.Setup(ctx, name, ThisVersion())
 	if err != nil {
 		return nil, err
 	}
-	return &Program{
+	program := &Program{
 		Name: name, Config: c, Log: logs.log(), Metrics: metrics,
 		logs: logs, stop: stop, startBudget: &startBudget{left: c.Database.WaitMax}, state: &stateGauges{}, metrics: &metricsServer{},
-	}, nil
+	}
+	program.addCells(cells)
+	return program, nil
 }
 
 // Close logs the number of records that were left out, and sends the telemetry

@@ -163,21 +163,18 @@ const readyTimeout = 2 * time.Second
 func (w *Worker) healthHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(rw http.ResponseWriter, _ *http.Request) {
-		if lane := w.client.StalledLane(); lane != "" {
-			writeText(rw, http.StatusServiceUnavailable, "no tick of the "+lane+" lane has ended for a minute\n")
-			return
+		for _, c := range w.cells {
+			if lane := c.client.StalledLane(); lane != "" {
+				writeText(rw, http.StatusServiceUnavailable, c.program.named("no tick of the "+lane+" lane has ended for a minute\n"))
+				return
+			}
 		}
 		writeText(rw, http.StatusOK, "ok\n")
 	})
 	ready := func(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
-		if err := requestrows.CheckSequences(ctx, w.db); err != nil {
-			w.program.Log.WarnContext(ctx, "not ready: the database does not answer, or a sequence is behind", "error", err)
-			writeText(rw, http.StatusServiceUnavailable, "the database does not answer, or a sequence is behind its rows\n")
-			return
-		}
-		writeText(rw, http.StatusOK, "ok\n")
+		writeHealth(rw, w.cellsReady(ctx))
 	}
 	mux.HandleFunc("GET /readyz", ready)
 	mux.HandleFunc("GET /health", ready) // Cloud Run reserves some paths that end in z
@@ -185,6 +182,18 @@ func (w *Worker) healthHandler() http.Handler {
 		mux.Handle("GET /metrics", metrics)
 	}
 	return mux
+}
+
+// cellsReady returns what is wrong with each cell; "" is nothing.
+func (w *Worker) cellsReady(ctx context.Context) []string {
+	return eachCell(w.cells, func(c *workerCell) string {
+		err := requestrows.CheckSequences(ctx, c.db)
+		if err == nil {
+			return ""
+		}
+		c.program.Log.WarnContext(ctx, "not ready: the database does not answer, or a sequence is behind", "error", err)
+		return c.program.named("the database does not answer, or a sequence is behind its rows\n")
+	})
 }
 
 func writeText(rw http.ResponseWriter, status int, text string) {

@@ -24,9 +24,10 @@ func TestStalledConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Worker{client: client, program: &Program{
+	program := &Program{
 		Log: slog.New(slog.DiscardHandler), Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "up 1\n") }),
-	}}
+	}
+	w := &Worker{program: program, cells: []*workerCell{{program: program, client: client}}}
 	l, err := listen(t.Context(), "127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,8 @@ const (
 // stateGauges are the gauges of the database's contents. In an all-in-one,
 // which is API and worker, one part reads them for both.
 type stateGauges struct {
+	cell string // "" without a name
+
 	mu   sync.Mutex
 	runs bool
 	last telemetry.State
@@ -50,6 +52,7 @@ func (g *stateGauges) run(ctx context.Context, db *pgxpool.Pool) error {
 	for {
 		if s, err := readState(ctx, db); err == nil { // else the gauges are absent after a while
 			g.mu.Lock()
+			s.Cell = g.cell
 			g.last, g.at = s, time.Now()
 			g.mu.Unlock()
 		}

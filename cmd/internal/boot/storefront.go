@@ -82,7 +82,7 @@ func (d *demoShop) open(ctx context.Context) (storefront.Settings, error) {
 	err := stockStorefront(ctx, d.api)
 	key := ""
 	if err == nil {
-		key, err = d.local.makeKey(ctx, d.api.calls, storefrontKey, d.dir)
+		key, err = d.local.makeKey(ctx, d.api.cells[0].calls, storefrontKey, d.dir)
 	}
 	if err != nil {
 		d.local.program.Log.WarnContext(ctx, "the storefront is closed", "error", err)
@@ -105,7 +105,7 @@ func (d *demoShop) open(ctx context.Context) (storefront.Settings, error) {
 // that a request has a position in its queue, and its set. An existing variant
 // keeps its stock. Two programs that start at the same time may both set the stock.
 func stockStorefront(ctx context.Context, api *API) error {
-	shop, err := api.client.Tenant(ctx, devTenant)
+	shop, err := api.cells[0].client.Tenant(ctx, devTenant)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"errors"
 	"net"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,15 +12,21 @@ import (
 )
 
 // Worker decides requests: the lanes that WORKER_LANES names, their wakes
-// through River, their ticks, and maintenance.
+// through River, their ticks, and maintenance. It does so in each cell.
 type Worker struct {
+	program *Program
+	cells   []*workerCell
+	health  net.Listener
+	started chan struct{} // closed once wakes are worked
+}
+
+// workerCell is the worker of one database.
+type workerCell struct {
 	program *Program
 	// drains is for the drains. River, maintenance, the detector, the recovery of
 	// checkouts and the projections have separate connections.
 	drains, db *pgxpool.Pool
 	client     *holdfast.Client
-	health     net.Listener
-	started    chan struct{} // closed once wakes are worked
 }
 
 // WorkerOptions are the differences between the separate program's worker and
@@ -28,8 +35,8 @@ type WorkerOptions struct {
 	// MaintenanceByTicker runs maintenance by a ticker of this process instead
 	// of River's periodic jobs.
 	MaintenanceByTicker bool
-	// Beside is the client of an API in this process; see holdfast.Config.
-	Beside *holdfast.Client
+	// Beside is an API in this process; see holdfast.Config.
+	Beside *API
 	// Health serves /livez, /readyz, /health and /metrics on PORT.
 	Health bool
 }
@@ -43,19 +50,20 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 			w.close()
 		}
 	}()
-	if w.db, err = p.openReady(ctx, pool{name: "worker", conns: workerConns, parameters: shortStatements}); err != nil {
-		return nil, err
+	var pools []*pgxpool.Pool
+	for i, own := range p.inCells() {
+		var beside *holdfast.Client
+		if options.Beside != nil {
+			beside = options.Beside.cells[i].client
+		}
+		cell, err := own.newWorkerCell(ctx, options, beside)
+		if err != nil {
+			return nil, own.inCell(err)
+		}
+		w.cells = append(w.cells, cell)
+		pools = append(pools, cell.db)
 	}
-	if w.drains, err = p.openDrains(ctx); err != nil {
-		return nil, err
-	}
-	config, err := p.clientConfig()
-	if err != nil {
-		return nil, err
-	}
-	config.NoIntake, config.MaintenanceByRiver = true, !options.MaintenanceByTicker
-	config.LanePool, config.Beside = w.drains, options.Beside
-	if w.client, err = holdfast.New(w.db, &config); err != nil {
+	if err := p.requireApart(ctx, pools); err != nil {
 		return nil, err
 	}
 	if err := p.listenMetrics(ctx); err != nil {
@@ -67,6 +75,29 @@ func NewWorker(ctx context.Context, p *Program, options WorkerOptions) (_ *Worke
 	return w, err
 }
 
+func (p *Program) newWorkerCell(ctx context.Context, options WorkerOptions, beside *holdfast.Client) (_ *workerCell, err error) {
+	c := &workerCell{program: p}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if c.db, err = p.openReady(ctx, pool{name: "worker", conns: workerConns, parameters: shortStatements}); err != nil {
+		return nil, err
+	}
+	if c.drains, err = p.openDrains(ctx); err != nil {
+		return nil, err
+	}
+	config, err := p.clientConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.NoIntake, config.MaintenanceByRiver = true, !options.MaintenanceByTicker
+	config.LanePool, config.Beside = c.drains, beside
+	c.client, err = holdfast.New(c.db, &config)
+	return c, err
+}
+
 // workerConns is how many connections a worker has for River, maintenance, the
 // detector, the recovery of checkouts and the projections.
 const workerConns = 7
@@ -76,11 +107,17 @@ const workerConns = 7
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.close()
 	background := context.WithoutCancel(ctx)
-	if err := w.program.startClient(ctx, w.client); err != nil {
-		if ctx.Err() != nil { // stopped before it was ready
-			return nil
+	for i, c := range w.cells {
+		if err := c.program.startClient(ctx, c.client); err != nil {
+			err = c.program.inCell(err)
+			if ctx.Err() != nil { // stopped before it was ready
+				err = nil
+			}
+			for _, started := range w.cells[:i] {
+				err = errors.Join(err, started.client.Stop(background))
+			}
+			return err
 		}
-		return err
 	}
 	running, stop := context.WithCancel(background)
 	defer stop()
@@ -90,14 +127,22 @@ func (w *Worker) Run(ctx context.Context) error {
 	context.AfterFunc(failed, end)
 	group.Go(func() error {
 		defer stop()
-		select {
-		case <-working.Done():
-		case <-w.client.Done():
-			end()
+		var clients errgroup.Group
+		for _, c := range w.cells {
+			clients.Go(func() error {
+				select {
+				case <-working.Done():
+				case <-c.client.Done():
+					end()
+				}
+				return c.client.Stop(background) // each part has its own bound
+			})
 		}
-		return w.client.Stop(background) // each part has its own bound
+		return clients.Wait()
 	})
-	group.Go(func() error { return w.program.state.run(failed, w.db) })
+	for _, c := range w.cells {
+		group.Go(func() error { return c.program.state.run(failed, c.db) })
+	}
 	group.Go(func() error { return w.program.serveMetrics(failed) })
 	if w.health != nil {
 		group.Go(func() error { return w.serveHealth(working) })
@@ -120,5 +165,9 @@ func (w *Worker) close() {
 	if w.health != nil {
 		_ = w.health.Close() // closed already where it was served
 	}
-	closePools(w.drains, w.db)
+	for _, c := range w.cells {
+		c.close()
+	}
 }
+
+func (c *workerCell) close() { closePools(c.drains, c.db) }

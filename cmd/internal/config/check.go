@@ -29,6 +29,9 @@ func (c *Config) check() error {
 			errs = append(errs, err)
 		}
 	}
+	if _, err := c.Database.List(); err != nil {
+		errs = append(errs, err)
+	}
 	if _, _, err := net.SplitHostPort(c.MetricsAddress); c.MetricsAddress != "" && err != nil {
 		errs = append(errs, fmt.Errorf("METRICS_ADDRESS must be host:port or :port, not %q", c.MetricsAddress))
 	}

@@ -47,9 +47,12 @@ type Config struct {
 	StopWithin time.Duration `env:"STOP_WITHIN, default=9s"`
 }
 
-// Database is the one Postgres.
+// Database is the one Postgres, or the several that are cells.
 type Database struct {
-	URL         string `env:"DATABASE_URL"`
+	URL string `env:"DATABASE_URL"`
+	// Cells is the list that ParseCells reads; empty: DATABASE_URL is the only
+	// cell.
+	Cells       string `env:"CELLS"`
 	AllowUnsafe bool   `env:"ALLOW_UNSAFE_DATABASE, default=false"`
 	// WaitMax is how long a program waits at its start for a database that does
 	// not answer yet.

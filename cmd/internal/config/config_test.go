@@ -86,6 +86,33 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+func TestCells(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		url, cells string
+		want       []config.Cell
+	}{
+		{"", "", nil},
+		{"postgres://h/a", "", []config.Cell{{Name: "main", URL: "postgres://h/a"}}},
+		{"", "eu=postgres://u:p@h/a", []config.Cell{{Name: "eu", URL: "postgres://u:p@h/a"}}},
+		{"", "eu-1=postgres://h,i/a?x=y,z , us=postgresql://h/b", []config.Cell{{Name: "eu-1", URL: "postgres://h,i/a?x=y,z"}, {Name: "us", URL: "postgresql://h/b"}}},
+		{"postgres://h/b", "eu=postgres://h/a,us=postgres://h/b", []config.Cell{{Name: "eu", URL: "postgres://h/a"}, {Name: "us", URL: "postgres://h/b"}}},
+	} {
+		c, err := load(t, map[string]string{"DATABASE_URL": tc.url, "CELLS": tc.cells})
+		if err != nil {
+			t.Errorf("%q: %v", tc.cells, err)
+			continue
+		}
+		got, err := c.Database.List()
+		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
+			t.Errorf("%q: %v (-want +got):\n%s", tc.cells, err, diff)
+		}
+	}
+	if _, err := load(t, map[string]string{"DATABASE_URL": "postgres://h/c", "CELLS": "eu=postgres://h/a"}); err == nil || !strings.Contains(err.Error(), "CELLS does not list") {
+		t.Errorf("%v, want a DATABASE_URL beside CELLS refused", err)
+	}
+}
+
 // badSecret repeats nothing of the value.
 const badOrigin = `LIVE_ORIGINS must list origins as browsers send them, https://host or https://host:port, separated by commas, not `
 
@@ -98,6 +125,13 @@ func TestBadValues(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"PORT", "http", `PORT must be a whole number, not "http"`},
 		{"PORT", "65536", `PORT must be between 0 and 65535, not 65536`},
+		{"CELLS", "eu", `CELLS must be name=postgres://user:password@host:5432/database, several with commas between, and the value does not begin so`},
+		{"CELLS", "postgres://a:secret@h/d", `CELLS must be name=postgres://user:password@host:5432/database, several with commas between, and the value does not begin so`},
+		{"CELLS", "eu=postgres://h/a,EU=postgres://h/b", `CELLS must name each cell by 1 to 32 lower-case letters, digits and hyphens, with a letter first and no hyphen last, not "EU"`},
+		{"CELLS", "eu=postgres://h/a,=postgres://h/b", `CELLS must name each cell by 1 to 32 lower-case letters, digits and hyphens, with a letter first and no hyphen last, not ""`},
+		{"CELLS", "eu=postgres://h/a,eu=postgres://h/b", `CELLS names the cell eu twice`},
+		{"CELLS", "eu=postgres://h/a,us=postgres://h/a", `CELLS gives the cells eu and us the same database`},
+		{"CELLS", "eu=postgres://a:p/w@h/a", `CELLS, cell eu: must be postgres://user:password@host:5432/database: what follows postgres:// cannot be read; a special character of the password is written as %2F for /, %40 for @, %25 for % and so on`},
 		{"HOLD_TTL", "15", `HOLD_TTL must be a duration such as 90s, 15m or 168h, not "15"`},
 		{"HOLD_TTL", "7d", `HOLD_TTL must be a duration such as 90s, 15m or 168h, not "7d"`},
 		{"HOLD_TTL", "3h", `HOLD_TTL, which is 3h0m0s, must be at most HOLD_LIFETIME_MAX, which is 2h0m0s`},

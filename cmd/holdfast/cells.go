@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/holdfast/holdfast/cmd/internal/boot"
+	"github.com/holdfast/holdfast/internal/cells"
+)
+
+type cellsCommand struct {
+	List   cellsList   `cmd:"" default:"withargs" help:"List the cells and how many tenants each has (the default)."`
+	Add    cellsAdd    `cmd:"" help:"Make a database that CELLS names a cell: bring it to this version's schema, and check that it is fit and no other cell."`
+	Move   cellsMove   `cmd:"" help:"Move a tenant to another cell while it works. If it was interrupted, the same command finishes it."`
+	Verify cellsVerify `cmd:"" help:"Check what holds over all cells: each tenant is active in one at most, each key is in one, and no fence is left; exit 1 if not."`
+}
+
+type cellsList struct{ listed }
+
+// Run prints a line for each cell.
+func (c *cellsList) Run(ctx context.Context, process boot.Process) error {
+	return withCells(ctx, process, func(_ *boot.Program, all []cells.Cell) error {
+		rows, err := cells.List(ctx, all)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return printJSON(process.Stdout, rows)
+		default:
+			return table(process.Stdout, "CELL\tACTIVE\tARRIVING\tMOVING\tGONE\tSIZE", rows, func(w io.Writer, s *cells.Summary) {
+				fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d MB\n", s.Cell, s.Active, s.Arriving, s.Moving, s.Gone, s.Bytes>>20)
+			})
+		}
+	})
+}
+
+type cellsAdd struct {
+	Name string `arg:"" help:"The name of the cell in CELLS."`
+}
+
+// Run makes the database a cell. It may be repeated.
+func (c *cellsAdd) Run(ctx context.Context, process boot.Process) error {
+	program, err := boot.NewProgram(ctx, "holdfast", process)
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	if err := program.AddCell(ctx, c.Name); err != nil {
+		return err
+	}
+	fmt.Fprintf(process.Stdout, "The cell %s is ready. Restart the programs with this CELLS; then make tenants in it (--cell %s), or move some there.\n", c.Name, c.Name)
+	return nil
+}
+
+type cellsMove struct {
+	Tenant string `arg:"" help:"The name of the tenant."`
+	To     string `required:"" help:"The cell to move it to." placeholder:"CELL"`
+	DryRun bool   `help:"Only say what would be moved."`
+	JSON   bool   `help:"Print the report as JSON."`
+
+	Linger time.Duration `default:"15s" help:"How long the old cell refuses calls that were under way, before the last of the tenant is deleted there."`
+}
+
+// Run moves the tenant.
+func (c *cellsMove) Run(ctx context.Context, process boot.Process) error {
+	return withCells(ctx, process, func(_ *boot.Program, all []cells.Cell) error {
+		shown := ""
+		report, err := cells.Move(ctx, all, c.Tenant, c.To, cells.MoveConfig{DryRun: c.DryRun, Linger: c.Linger, Progress: func(step string, done int64) {
+			if line := fmt.Sprintf("%s: %d", step, done); line != shown {
+				shown = line
+				fmt.Fprintln(process.Stderr, line)
+			}
+		}})
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return printJSON(process.Stdout, report)
+		case c.DryRun:
+			fmt.Fprintf(process.Stdout, "Tenant %s (%s) would move from %s to %s, with %d rows. Requests would be refused while what changes last is copied.\n",
+				report.Tenant, report.TenantID, report.From, report.To, report.Rows)
+		default:
+			fmt.Fprintf(process.Stdout, "Tenant %s (%s) moved from %s to %s: %d rows, requests refused for %.2f s.\n",
+				report.Tenant, report.TenantID, report.From, report.To, report.Rows, report.PauseSeconds)
+		}
+		return nil
+	})
+}
+
+type cellsVerify struct{ listed }
+
+// Run prints what does not hold.
+func (c *cellsVerify) Run(ctx context.Context, process boot.Process) error {
+	return withCells(ctx, process, func(_ *boot.Program, all []cells.Cell) error {
+		faults, err := cells.Verify(ctx, all)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			err = printJSON(process.Stdout, faults)
+		case len(faults) == 0:
+			fmt.Fprintf(process.Stdout, "%d cells: all holds. `holdfast verify` checks each of them.\n", len(all))
+		default:
+			err = table(process.Stdout, "CELL\tCHECK\tFOUND", faults, func(w io.Writer, f *cells.Fault) {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", f.Cell, f.Check, f.Found)
+			})
+		}
+		if err == nil && len(faults) > 0 {
+			err = boot.ErrFailed
+		}
+		return err
+	})
+}
+
+// withCells runs fn with all cells.
+func withCells(ctx context.Context, process boot.Process, fn func(*boot.Program, []cells.Cell) error) error {
+	program, err := boot.NewProgram(ctx, "holdfast", process)
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	pools, err := program.OpenCells(ctx)
+	if err != nil {
+		return err
+	}
+	all := make([]cells.Cell, 0, len(pools))
+	for i, own := range program.Cells() {
+		defer pools[i].Close()
+		all = append(all, cells.Cell{Name: own.Cell(), Pool: pools[i]})
+	}
+	return fn(program, all)
+}

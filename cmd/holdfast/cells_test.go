@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"github.com/holdfast/holdfast/cmd/internal/boot"
+	"github.com/holdfast/holdfast/cmd/internal/programtest"
+	"github.com/holdfast/holdfast/internal/pgtest"
+)
+
+// twoCells returns the environment of two cells, whose databases are migrated.
+func twoCells(t *testing.T) map[string]string {
+	t.Helper()
+	return map[string]string{
+		"CELLS": fmt.Sprintf("eu=%s,us=%s", pgtest.URL(t), pgtest.URL(t)), "PORT": "0", "LOG_LEVEL": "warn", "SWEEP_SCHEDULE": "@every 1s",
+	}
+}
+
+// command runs the operator's tool, which must succeed, and returns what it
+// printed.
+func command(t *testing.T, env map[string]string, args ...string) string {
+	t.Helper()
+	stdout, stderr, err := programtest.Once(t, run, env, args...)
+	if err != nil {
+		t.Fatalf("holdfast %s: %v\n%s%s", strings.Join(args, " "), err, stdout, stderr)
+	}
+	return strings.TrimSpace(stdout)
+}
+
+// keyIn makes a tenant with a key in a cell.
+func keyIn(t *testing.T, env map[string]string, cell, tenant string) string {
+	t.Helper()
+	return command(t, env, "--cell", cell, "keys", "create", "--tenant", tenant, "--create-tenant", "--scopes", "cart,stock,ops")
+}
+
+// One process serves two cells: each call reaches the cell of its key, and each
+// cell decides and sweeps its own.
+func TestCells(t *testing.T) {
+	t.Parallel()
+	env := twoCells(t)
+	keys := map[string]string{"eu": keyIn(t, env, "eu", "shop"), "us": keyIn(t, env, "us", "shop")}
+	s := ready(t, programtest.Start(t, run, env, "run").Stdout)
+	stocks := map[string]float64{"eu": 10, "us": 20}
+	for cell, key := range keys {
+		s.key = key
+		s.call(http.MethodPut, "/v1/stocks/shirt", fmt.Sprintf(`{"stock":%v}`, stocks[cell]), http.StatusOK)
+	}
+	for cell, key := range keys {
+		s.key = key
+		s.call(http.MethodPost, "/v1/carts/c/items", `{"variant_id":"shirt","quantity":3}`, http.StatusAccepted, http.StatusOK)
+		pgtest.Until(t, "the request is decided", func() bool {
+			return s.call(http.MethodGet, "/v1/stocks/shirt", "", http.StatusOK)["available"] == stocks[cell]-3
+		})
+	}
+	s.key = strings.Replace(keys["eu"], "hf_", "hf_0", 1)
+	s.call(http.MethodGet, "/v1/stocks/shirt", "", http.StatusUnauthorized)
+	if state := s.call(http.MethodGet, "/readyz", "", http.StatusOK); fmt.Sprint(state["cells"]) != "map[eu:ok us:ok]" {
+		t.Errorf("/readyz: %v", state)
+	}
+
+	// A ticket names its cell, whose state the connection receives.
+	s.key = keys["us"]
+	ticket, _ := s.call(http.MethodPost, "/v1/live/tickets", "", http.StatusCreated)["ticket"].(string)
+	if !strings.HasPrefix(ticket, "us.") {
+		t.Errorf("a ticket does not name its cell")
+	}
+	conn, _, err := websocket.Dial(t.Context(), s.url+"/v1/live?ticket="+ticket, nil) //nolint:bodyclose // the response has no body
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.CloseNow() }()
+	if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"subscribe":"projection.stocks.availability.shirt"}`)); err != nil {
+		t.Fatal(err)
+	}
+	for available := 0.; available != 17; {
+		_, text, err := conn.Read(t.Context())
+		if err != nil {
+			t.Fatalf("at %v available: %v", available, err)
+		}
+		var f struct{ Payload struct{ Available float64 } }
+		if err := json.Unmarshal(text, &f); err != nil {
+			t.Fatal(err)
+		}
+		available = f.Payload.Available
+	}
+
+	if report := command(t, env, "verify"); strings.Count(report, "Cell ") != 2 {
+		t.Errorf("verify does not report two cells:\n%s", report)
+	}
+	if text := command(t, env, "cells", "verify"); !strings.Contains(text, "2 cells: all holds") {
+		t.Error(text)
+	}
+	if text := command(t, env, "cells"); !strings.Contains(text, "eu") || !strings.Contains(text, "us") {
+		t.Error(text)
+	}
+	_, _, err = programtest.Once(t, run, env, "tenants")
+	if usage, is := errors.AsType[*boot.UsageError](err); !is || !strings.Contains(usage.Message, "--cell") {
+		t.Errorf("%v, want the command to ask for a cell", err)
+	}
+}
+
+// Each mistake is one sentence.
+func TestCellsMisconfigured(t *testing.T) {
+	t.Parallel()
+	one, old := pgtest.URL(t), pgtest.URL(t)
+	pgtest.Exec(t, pgtest.Open(t, old), `DELETE FROM goose_db_version WHERE version_id > 0`)
+	for name, tc := range map[string]struct{ cells, cell, want string }{
+		"one database by two names": {"eu=" + one + ",us=" + one + "&application_name=x", "", "CELLS gives the cells eu and us the same database, by two names"},
+		"not migrated":              {"eu=" + one + ",us=" + old, "", "cell us: the database lacks migrations"},
+		"unreachable":               {"eu=" + one + ",us=postgres://127.0.0.1:1/none", "", "cell us: connect to the database that CELLS names"},
+		"unknown":                   {"eu=" + one, "us", "--cell us: CELLS does not name it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"cells", "list"}
+			if tc.cell != "" {
+				args = append(args, "--cell", tc.cell)
+			}
+			_, _, err := programtest.Once(t, run, map[string]string{"CELLS": tc.cells, "DATABASE_WAIT_MAX": "0s"}, args...)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+		})
+	}
+}

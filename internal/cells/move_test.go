@@ -1,0 +1,165 @@
+package cells_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast"
+	"github.com/holdfast/holdfast/internal/cells"
+	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/lanes"
+	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/tenants"
+	"github.com/holdfast/holdfast/requests"
+	"github.com/holdfast/holdfast/verify"
+)
+
+// world is two cells that are served by a client each, and a tenant in the first
+// one.
+type world struct {
+	t       *testing.T
+	cells   []cells.Cell
+	clients map[string]*holdfast.Client
+	tenant  uuid.UUID
+	key     string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, clients: map[string]*holdfast.Client{}}
+	for _, name := range []string{"eu", "us"} {
+		db := pgtest.New(t)
+		client, err := holdfast.New(db, &holdfast.Config{NoDetector: true})
+		pgtest.Must(t, err)
+		pgtest.Must(t, client.Start(t.Context()))
+		t.Cleanup(func() { _ = client.Stop(context.Background()) })
+		w.cells = append(w.cells, cells.Cell{Name: name, Pool: db})
+		w.clients[name] = client
+	}
+	shop, err := w.clients["eu"].Tenant(t.Context(), "shop")
+	pgtest.Must(t, err)
+	w.tenant = shop.TenantID
+	w.key, _, err = tenants.CreateKey(t.Context(), w.cells[0].Pool, w.tenant, "key", tenants.AllScopes())
+	pgtest.Must(t, err)
+	return w
+}
+
+func (w *world) in(cell string) *holdfast.Tenant { return w.clients[cell].TenantByID(w.tenant) }
+
+func (w *world) move(to string, config cells.MoveConfig) (cells.MoveReport, error) {
+	config.Linger = 500 * time.Millisecond
+	return cells.Move(w.t.Context(), w.cells, "shop", to, config)
+}
+
+// check verifies both cells, and that the tenant is in one of them only.
+func (w *world) check(at string) {
+	w.t.Helper()
+	for _, c := range w.cells {
+		report, err := verify.Run(w.t.Context(), c.Pool, verify.Config{})
+		pgtest.Must(w.t, err)
+		if !report.OK {
+			w.t.Errorf("cell %s: %s", c.Name, report.Summary())
+		}
+		if n := pgtest.Int(w.t, c.Pool, `SELECT count(*) FROM tenants WHERE name = 'shop'`); (n == 1) != (c.Name == at) {
+			w.t.Errorf("cell %s has %d tenants", c.Name, n)
+		}
+	}
+	faults, err := cells.Verify(w.t.Context(), w.cells)
+	if err != nil || len(faults) > 0 {
+		w.t.Errorf("%v, %v over the cells", faults, err)
+	}
+}
+
+// fill gives the tenant a history: held, released, committed and rejected.
+func (w *world) fill(cell string, carts int) {
+	w.t.Helper()
+	ctx, shop := w.t.Context(), w.in(cell)
+	for variant, lane := range map[string]lanes.Wish{"hot": lanes.WishHot, "normal": lanes.WishAuto} {
+		_, err := shop.SetStock(ctx, variant, holdfast.StockPatch{Stock: new(int64(carts)), Lane: &lane}, nil)
+		pgtest.Must(w.t, err)
+	}
+	for i := range carts {
+		cart := fmt.Sprint("cart-", i)
+		for _, variant := range []string{"hot", "normal"} {
+			r, err := shop.Add(ctx, cart, variant, int32(1+i%2), &holdfast.CallOpts{IdempotencyKey: cart + variant, Wait: 10 * time.Second})
+			pgtest.Must(w.t, err)
+			if r.Status != requests.Done && r.Reason != requests.OutOfStock {
+				w.t.Fatalf("%s is %s %s", cart, r.Status, r.Reason)
+			}
+		}
+		switch i % 3 {
+		case 0:
+			_, err := shop.Remove(ctx, cart, "", holdfast.ReleaseReason("abandoned"), nil)
+			pgtest.Must(w.t, err)
+		case 1:
+			_, err := shop.Checkout(ctx, cart, nil)
+			if !errors.Is(err, inventory.ErrCartEmpty) {
+				pgtest.Must(w.t, err)
+			}
+		}
+	}
+}
+
+// A tenant moves while callers add, and back. Nothing accepted is lost, and each
+// key answers as before.
+func TestMove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fill("eu", 30)
+	at := "eu"
+	for _, to := range []string{"us", "eu", "us"} {
+		ctx, stop := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		accepted := make([]map[string]uuid.UUID, 4)
+		for caller := range accepted {
+			accepted[caller] = map[string]uuid.UUID{}
+			callers.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					key := fmt.Sprint(to, "-", caller, "-", n)
+					r, err := w.in(at).Add(ctx, key, "normal", 1, &holdfast.CallOpts{IdempotencyKey: key})
+					switch {
+					case err == nil:
+						accepted[caller][key] = r.RequestID
+					case strings.Contains(err.Error(), tenants.FenceCode):
+						return // the next call would look for the tenant
+					case ctx.Err() == nil:
+						t.Errorf("%s: %v", key, err)
+					}
+				}
+			})
+		}
+		report, err := w.move(to, cells.MoveConfig{})
+		stop()
+		callers.Wait()
+		pgtest.Must(t, err)
+		t.Logf("%+v", report)
+		at = to
+		count := 0
+		for _, own := range accepted {
+			for key, id := range own {
+				again, err := w.in(at).Add(t.Context(), key, "normal", 1, &holdfast.CallOpts{IdempotencyKey: key, Wait: 10 * time.Second})
+				if err != nil || again.RequestID != id {
+					t.Errorf("%s: %s, %v in the new cell, want the request %s", key, again.RequestID, err, id)
+				}
+				count++
+			}
+		}
+		if count == 0 {
+			t.Error("nothing was accepted during the move")
+		}
+		w.check(at)
+		for _, c := range w.cells {
+			keys := tenants.NewAuthenticator(c.Pool, tenants.Config{CacheFor: -1})
+			if _, err := keys.Authenticate(t.Context(), w.key); (err == nil) != (c.Name == at) {
+				t.Errorf("the key in %s: %v", c.Name, err)
+			}
+		}
+	}
+}
