@@ -38,7 +38,7 @@ SELECT ` + recordColumns + `
 FROM audit_log a
 WHERE a.audit_id > $1 AND a.audit_id <= $2
 ORDER BY a.audit_id
-LIMIT $3`
+FETCH FIRST ($3) ROWS WITH TIES`
 
 // RunOnce calls handle with the next records, if there are any and no other
 // process is delivering. When handle returns nil, the subscription moves on.
@@ -111,7 +111,7 @@ func (s *Subscription) next(ctx context.Context) (*Delivery, TailReport, error) 
 	if err != nil {
 		return fail(err)
 	}
-	d := &Delivery{Records: records, More: len(records) == s.batch, sub: s, from: m.position, to: m.settled}
+	d := &Delivery{Records: records, More: len(records) >= s.batch, sub: s, from: m.position, to: m.settled}
 	if d.More {
 		d.to = records[len(records)-1].AuditID
 	}

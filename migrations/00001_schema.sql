@@ -22,13 +22,16 @@ CREATE TABLE tenants (
 -- tenant is active in one cell at most. While it moves to the cell moves_to, it is
 -- moving here and arriving there, and then gone here. closed means that its fence
 -- refuses every change. copied_xid is, while the tenant arrives, the xmin of the
--- snapshot of the other cell up to which its rows are copied.
+-- snapshot of the other cell up to which its rows are copied. arrived_at is when
+-- the tenant came here from another cell, whose sequences its earlier rows have
+-- their numbers from; NULL for one that was made here.
 CREATE TABLE tenant_state (
     tenant_id  uuid        NOT NULL,
     state      text        NOT NULL DEFAULT 'active',
     moves_to   text,
     closed     boolean     NOT NULL DEFAULT false,
     copied_xid xid8,
+    arrived_at timestamptz,
     changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT tenant_state_pkey PRIMARY KEY (tenant_id),
     CONSTRAINT tenant_state_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenants (tenant_id),

@@ -50,7 +50,7 @@ SELECT a.tenant_id, a.target_id, a.audit_id, a.created_at, a.action, ` + auditro
 FROM audit_log a
 WHERE a.audit_id > $1 AND a.audit_id <= $2
 ORDER BY a.audit_id
-LIMIT $3`
+FETCH FIRST ($3) ROWS WITH TIES`
 
 // positionSQL is also the id up to which every row of the record is visible.
 const positionSQL = `SELECT s.position FROM audit_subscriptions s WHERE s.name = '` + subscription + `'`

@@ -39,7 +39,7 @@ SELECT audit_id, created_at, previous_created_at
 FROM (
     SELECT a.audit_id, a.created_at, lag(a.created_at) OVER (ORDER BY a.audit_id) AS previous_created_at
     FROM audit_log AS a
-    WHERE a.audit_id > @after
+    WHERE a.audit_id > @after AND a.tenant_id <> ALL (@arrived::uuid[])
 ) AS record
 WHERE created_at < previous_created_at - interval '1 second'`
 
@@ -47,11 +47,11 @@ const auditOnceSQL = `
 SELECT a.audit_id, count(*) AS rows
 FROM audit_log AS a
 WHERE a.audit_id > @after
-GROUP BY a.audit_id
+GROUP BY a.audit_id, CASE WHEN a.tenant_id = ANY (@arrived::uuid[]) THEN a.tenant_id END
 HAVING count(*) > 1`
 
 var auditChecks = []tableCheck{
-	{name: "audit_id_once", meaning: "No two audit rows have one id.", sql: auditOnceSQL, changed: true},
+	{name: "audit_id_once", meaning: "No two audit rows have one id, but for those of tenants that came from another cell.", sql: auditOnceSQL, changed: true},
 }
 
 // clockNotes find where in the record the clock was set back.

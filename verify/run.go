@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -19,13 +20,17 @@ type run struct {
 	// args are the parameters of the statements: @since, the cut-off; @margin;
 	// @now, the clock at the snapshot; @latest, the latest time that the clock
 	// has had; @worked, a time at which the service worked, and a minute ago;
-	// @after, the audit id after which the record is checked; and the bounds of
+	// @after, the audit id after which the record is checked; @elsewhere, the
+	// tenants that are about to arrive here or are gone, whose rows are not
+	// complete; @arrived, those that came from another cell; and the bounds of
 	// Config.
 	args    pgx.NamedArgs
 	limited bool // to what changed
 	pass    *targetPass
-	tables  []*tableCheck // and after checks, the notes
-	checks  int
+	// elsewhere are the tenants of @elsewhere.
+	elsewhere []uuid.UUID
+	tables    []*tableCheck // and after checks, the notes
+	checks    int
 
 	mu          sync.Mutex // for all below, and the results of pass
 	found       []Check    // of tables
@@ -55,6 +60,13 @@ FROM (SELECT clock_timestamp() AS now) AS clock`
 // most of the log; it reads the index of times instead.
 const afterSQL = `
 SELECT coalesce((SELECT min(a.audit_id + 0) - 1 FROM audit_log AS a WHERE a.created_at >= $1), (SELECT max(a.audit_id) FROM audit_log AS a), 0)`
+
+// movedSQL selects the tenants whose rows are not complete here, and those that
+// have come from another cell.
+const movedSQL = `
+SELECT coalesce(array_agg(s.tenant_id) FILTER (WHERE s.state IN ('arriving', 'gone')), '{}'),
+       coalesce(array_agg(s.tenant_id) FILTER (WHERE s.arrived_at IS NOT NULL), '{}')
+FROM tenant_state AS s`
 
 // stepsSQL estimates the pieces of the pass over the targets: most requests
 // have a reservation, which has their id.
@@ -128,6 +140,11 @@ func (r *run) bounds(ctx context.Context, tx pgx.Tx) error {
 		"since": r.report.Since, "margin": margin, "now": r.report.CheckedAt, "after": r.report.AfterID,
 		"lifetime_max": r.LifetimeMax, "queue_age_max": r.QueueAgeMax, "broken_max": brokenMax, "sample_max": sampleMax,
 	}
+	var arrived []uuid.UUID
+	if err := tx.QueryRow(ctx, movedSQL).Scan(&r.elsewhere, &arrived); err != nil {
+		return fmt.Errorf("verify: read the states of the tenants: %w", err)
+	}
+	r.args["arrived"], r.args["elsewhere"] = arrived, uuid.UUIDs(r.elsewhere).Strings()
 	for name, sql := range map[string]string{"latest": latestSQL, "worked": workedSQL} {
 		rows, err := tx.Query(ctx, sql, r.args)
 		if err != nil {
@@ -218,6 +235,7 @@ WITH broken AS MATERIALIZED (
     SELECT *
     FROM (`
 	boundedTail = `) AS found
+    WHERE coalesce(to_jsonb(found)->>'tenant_id', '') <> ALL (@elsewhere::text[])
     LIMIT @broken_max
 )
 SELECT (SELECT count(*) FROM broken), to_jsonb(shown)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -52,7 +53,7 @@ FROM (
     FROM audit_log AS a
     WHERE a.audit_id > @after
     ORDER BY a.audit_id
-    LIMIT @limit
+    FETCH FIRST (@limit) ROWS WITH TIES
 ) AS changed
 GROUP BY tenant_id, target_id`
 
@@ -266,6 +267,7 @@ func (p *targetPass) nextChanged(ctx context.Context, tx pgx.Tx) (piece []target
 
 // check makes the checks of one piece.
 func (p *targetPass) check(ctx context.Context, tx pgx.Tx, piece []target) error {
+	piece = slices.DeleteFunc(piece, func(t target) bool { return slices.Contains(p.run.elsewhere, uuid.UUID(t.TenantID)) })
 	tenants, ids := make([][16]byte, len(piece)), make([][16]byte, len(piece))
 	for i, t := range piece {
 		tenants[i], ids[i] = t.TenantID, t.ID

@@ -465,7 +465,7 @@ func (m *mover) activate(ctx context.Context) error {
 			if err := m.after("before active"); err != nil {
 				return err
 			}
-			const activateSQL = `UPDATE tenant_state SET state = 'active', copied_xid = NULL, changed_at = clock_timestamp() WHERE tenant_id = $1`
+			const activateSQL = `UPDATE tenant_state SET state = 'active', copied_xid = NULL, arrived_at = clock_timestamp(), changed_at = clock_timestamp() WHERE tenant_id = $1`
 			_, err := young.Exec(ctx, activateSQL, m.tenantID)
 			return err
 		})

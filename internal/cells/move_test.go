@@ -88,7 +88,7 @@ func (w *world) fill(cell string, carts int) {
 	for i := range carts {
 		cart := fmt.Sprint("cart-", i)
 		for _, variant := range []string{"hot", "normal"} {
-			r, err := shop.Add(ctx, cart, variant, int32(1+i%2), &holdfast.CallOpts{IdempotencyKey: cart + variant, Wait: 10 * time.Second})
+			r, err := shop.Add(ctx, cart, variant, int32(1+i%2), &holdfast.CallOpts{IdempotencyKey: fmt.Sprint(cell, cart, variant, carts), Wait: 10 * time.Second})
 			pgtest.Must(w.t, err)
 			if r.Status != requests.Done && r.Reason != requests.OutOfStock {
 				w.t.Fatalf("%s is %s %s", cart, r.Status, r.Reason)
@@ -161,5 +161,52 @@ func TestMove(t *testing.T) {
 				t.Errorf("the key in %s: %v", c.Name, err)
 			}
 		}
+	}
+}
+
+// steps are after what a move can be interrupted.
+var steps = []string{"announced", "sequences raised", "round", "copied", "fenced", "moving", "closed", "gone", "before active", "switched", "deleted", "cleaned"}
+
+// A move that ends after any of its steps is finished by the same call. Until
+// then no two cells say that the tenant is active, and both are as verify wants
+// them.
+func TestMoveInterrupted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fill("eu", 6)
+	at, to := "eu", "us"
+	for _, last := range steps {
+		interrupted := errors.New("interrupted after: " + last)
+		reached := false
+		_, err := w.move(to, cells.MoveConfig{After: func(step string) error {
+			if step == last && !reached {
+				reached = true
+				return interrupted
+			}
+			return nil
+		}})
+		if !reached || !errors.Is(err, interrupted) {
+			t.Fatalf("%s: %v, want the move interrupted", last, err)
+		}
+		active := int64(0)
+		for _, c := range w.cells {
+			active += pgtest.Int(t, c.Pool, `SELECT count(*) FROM tenant_state WHERE state = 'active'`)
+			report, err := verify.Run(t.Context(), c.Pool, verify.Config{})
+			pgtest.Must(t, err)
+			if !report.OK {
+				t.Errorf("%s: cell %s: %s", last, c.Name, report.Summary())
+			}
+		}
+		if active > 1 {
+			t.Errorf("%s: %d cells say that the tenant is active", last, active)
+		}
+		if last != "cleaned" {
+			if _, err := w.move(to, cells.MoveConfig{}); err != nil {
+				t.Fatalf("%s: %v", last, err)
+			}
+		}
+		at, to = to, at
+		w.check(at)
+		w.fill(at, 3)
 	}
 }
