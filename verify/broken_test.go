@@ -105,7 +105,7 @@ var requestDamages = []damage{
 			'released' AS status, 'operator' AS reason, ` + monthAgo + `, clock_timestamp() - interval '30 days' + interval '1 minute' AS ended
 			FROM reservation_requests WHERE reason = 'out_of_stock' AND quantity = 1 LIMIT 1`)},
 		[]string{"hold_matches_request"}},
-	{"a hold without a request", []string{`DELETE FROM reservation_requests WHERE ` + oneRequest(`status = 'done' AND variant_id = 'hat'`)},
+	{"a hold without a request", []string{`DELETE FROM reservation_requests WHERE ` + oneRequest(`status = 'done' AND variant_id = 'hat' AND parent_id IS NULL`)},
 		[]string{"hold_has_request"}},
 	{"a hold that a set replaced is held again", []string{`UPDATE reservations SET status = 'held', ended_at = NULL, release_reason = NULL
 		WHERE ` + oneHold(`release_reason = 'replaced' AND holder_id = 'cart-1'`)},
