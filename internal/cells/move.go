@@ -530,6 +530,9 @@ type noWaker struct{}
 // InsertTx inserts nothing.
 func (noWaker) InsertTx(context.Context, pgx.Tx, []lanes.Stream) error { return nil }
 
+// keysTable has the keys of the tenant.
+const keysTable = "api_keys"
+
 // cleanBatch is how many rows one statement deletes.
 const cleanBatch = 10_000
 
@@ -537,6 +540,9 @@ const cleanBatch = 10_000
 func (m *mover) clean(ctx context.Context) error {
 	deleted := int64(0)
 	for _, t := range m.all {
+		if t.name == keysTable {
+			continue
+		}
 		for {
 			tag, err := m.from.Pool.Exec(ctx, t.cleanSQL(), m.tenantID, cleanBatch)
 			if err != nil {
@@ -558,12 +564,14 @@ func (m *mover) clean(ctx context.Context) error {
 	if err := m.from.unfence(ctx, m.tenantID, m.all); err != nil {
 		return err
 	}
+	// While the keys are here, their callers learn that the tenant is gone.
 	return pgx.BeginFunc(ctx, m.from.Pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `DELETE FROM tenant_state WHERE tenant_id = $1`, m.tenantID); err != nil {
-			return err
+		for _, table := range []string{keysTable, "tenant_state", "tenants"} {
+			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE tenant_id = $1`, m.tenantID); err != nil {
+				return err
+			}
 		}
-		_, err := tx.Exec(ctx, `DELETE FROM tenants WHERE tenant_id = $1`, m.tenantID)
-		return err
+		return nil
 	})
 }
 

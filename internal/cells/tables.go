@@ -49,7 +49,7 @@ func tables() []table {
 		{name: "budget_ledger"},
 		{name: "budget_rates"},
 		{name: "command_keys"},
-		{name: "api_keys", live: "true"},
+		{name: keysTable}, // of no use there before the tenant is active
 		{name: "hot_variants", ours: true},
 		{name: "hot_signals", ours: true},
 		{name: "hot_observations", ours: true},
