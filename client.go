@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/checkouts"
+	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/queues"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/tenants"
@@ -112,8 +113,8 @@ func (c *Client) Start(ctx context.Context) error {
 	if c.end != nil {
 		return errors.New("holdfast: the client was started before")
 	}
-	if err := requestrows.Sequences[0].Probe(ctx, c.db); err != nil {
-		return fmt.Errorf("holdfast: %w", err)
+	if err := c.probe(ctx); err != nil {
+		return err
 	}
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	late := context.AfterFunc(ctx, end)
@@ -136,6 +137,16 @@ func (c *Client) Start(ctx context.Context) error {
 	}
 	c.end = end
 	c.started.Store(true)
+	return nil
+}
+
+// probe returns an error if the database is unfit. Any other error is left to the
+// roles, which wait for a database that does not respond.
+func (c *Client) probe(ctx context.Context) error {
+	err := requestrows.Sequences[0].Probe(ctx, c.db)
+	if _, unfit := errors.AsType[*horizon.UnfitError](err); unfit {
+		return fmt.Errorf("holdfast: %w", err)
+	}
 	return nil
 }
 
@@ -225,8 +236,8 @@ func (c *Client) Stop(ctx context.Context) error {
 // has more. Several processes may run the same pass at once. The report is for
 // encoding/json.
 func (c *Client) RunOnce(ctx context.Context, pass string, within time.Duration) (report any, err error) {
-	if err := requestrows.Sequences[0].Probe(ctx, c.db); err != nil {
-		return wiring.Unfinished(pass), fmt.Errorf("holdfast: %w", err)
+	if err := c.probe(ctx); err != nil {
+		return wiring.Unfinished(pass), err
 	}
 	return c.maintenance.RunOnce(ctx, c.worker.Lanes, pass, within)
 }

@@ -125,9 +125,13 @@ func withCells(ctx context.Context, process boot.Process, fn func(*boot.Program,
 	if err != nil {
 		return err
 	}
+	defer func() {
+		for _, db := range pools {
+			db.Close()
+		}
+	}()
 	all := make([]cells.Cell, 0, len(pools))
 	for i, own := range program.Cells() {
-		defer pools[i].Close()
 		all = append(all, cells.Cell{Name: own.Cell(), Pool: pools[i]})
 	}
 	return fn(program, all)

@@ -133,75 +133,80 @@ func TestCellsMisconfigured(t *testing.T) {
 	}
 }
 
+// cellCaller adds to carts of one tenant until it is stopped.
+type cellCaller struct {
+	service
+	name     string
+	accepted map[string]string // the request of each key
+	refused  int               // while the tenant was moving
+}
+
+// add sends a request under the key, which is the cart too.
+func (c *cellCaller) add(key string) map[string]any {
+	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.url+"/v1/carts/"+key+"/items", strings.NewReader(`{"variant_id":"shirt","quantity":1}`))
+	pgtest.Must(c.t, err)
+	r.Header.Set("Idempotency-Key", key)
+	return c.do(r, http.StatusAccepted, http.StatusOK, http.StatusServiceUnavailable)
+}
+
+func (c *cellCaller) run(stopped *atomic.Bool) {
+	last := ""
+	for n := 0; !stopped.Load(); n++ {
+		key := fmt.Sprintf("%s-%p-%d", c.name, c, n)
+		switch answer := c.add(key); {
+		case answer["request_id"] != nil:
+			c.accepted[key], last = answer["request_id"].(string), key
+		case answer["code"] == "tenant_moving" && c.name == "moves":
+			c.refused++
+			if again := c.add(last); last != "" && again["request_id"] != c.accepted[last] && again["code"] != "tenant_moving" {
+				c.t.Errorf("%s again while it moves: %v", last, again)
+			}
+		default:
+			c.t.Errorf("%s: %v", key, answer)
+			return
+		}
+	}
+}
+
 // A tenant moves while callers add to its carts over HTTP, and a neighbour's
 // callers notice nothing. Each call is answered by one of the cells, or with 503
-// tenant_moving; a repetition of what was accepted is answered throughout.
+// tenant_moving, and nothing that was accepted is lost.
 func TestCellsMove(t *testing.T) {
 	t.Parallel()
 	env := twoCells(t)
 	s := ready(t, programtest.Start(t, run, env, "run").Stdout)
-	type caller struct {
-		service
-		name     string
-		accepted map[string]string
-		moving   int
-	}
-	callers := []*caller{}
+	callers := []*cellCaller{}
 	for _, name := range []string{"moves", "stays"} {
 		own := s
 		own.key = keyIn(t, env, "eu", name)
 		own.call(http.MethodPut, "/v1/stocks/shirt", `{"stock":100000}`, http.StatusOK)
 		for range 3 {
-			callers = append(callers, &caller{service: own, name: name, accepted: map[string]string{}})
+			callers = append(callers, &cellCaller{service: own, name: name, accepted: map[string]string{}})
 		}
 	}
-	add := func(c *caller, key string) map[string]any {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+"/v1/carts/"+key+"/items", strings.NewReader(`{"variant_id":"shirt","quantity":1}`))
-		pgtest.Must(t, err)
-		r.Header.Set("Idempotency-Key", key)
-		return c.do(r, http.StatusAccepted, http.StatusOK, http.StatusServiceUnavailable)
-	}
-	var stop atomic.Bool
+	var stopped atomic.Bool
 	var running sync.WaitGroup
-	for i, c := range callers {
-		running.Go(func() {
-			last := ""
-			for n := 0; !stop.Load(); n++ {
-				key := fmt.Sprint(c.name, "-", i, "-", n)
-				switch answer := add(c, key); {
-				case answer["request_id"] != nil:
-					c.accepted[key], last = answer["request_id"].(string), key
-				case answer["code"] == "tenant_moving" && c.name == "moves":
-					c.moving++
-					if again := add(c, last); last != "" && again["request_id"] != c.accepted[last] && again["code"] != "tenant_moving" {
-						t.Errorf("%s again while it moves: %v", last, again)
-					}
-				default:
-					t.Errorf("%s: %v", key, answer)
-					return
-				}
-			}
-		})
+	for _, c := range callers {
+		running.Go(func() { c.run(&stopped) })
 	}
 	for _, to := range []string{"us", "eu"} {
-		text := command(t, env, "cells", "move", "moves", "--to", to, "--dry-run")
-		if !strings.Contains(text, "would move") {
+		if text := command(t, env, "cells", "move", "moves", "--to", to, "--dry-run"); !strings.Contains(text, "would move") {
 			t.Error(text)
 		}
 		t.Log(command(t, env, "cells", "move", "moves", "--to", to, "--linger", "2s"))
 	}
-	stop.Store(true)
+	stopped.Store(true)
 	running.Wait()
 	for _, c := range callers {
 		if len(c.accepted) == 0 {
 			t.Errorf("nothing was accepted of %s", c.name)
 		}
 		for key, id := range c.accepted {
-			if again := add(c, key); again["request_id"] != id {
+			if again := c.add(key); again["request_id"] != id {
 				t.Errorf("%s: %v, want the request %s", key, again, id)
 			}
 		}
-		t.Logf("%s: %d accepted, %d refused while it moved", c.name, len(c.accepted), c.moving)
+		t.Logf("%s: %d accepted, %d refused while it moved", c.name, len(c.accepted), c.refused)
 	}
 	if report := command(t, env, "verify"); strings.Count(report, "Cell ") != 2 {
 		t.Error(report)

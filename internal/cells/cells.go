@@ -96,7 +96,7 @@ func (c Cell) verify(ctx context.Context, activeIn map[uuid.UUID]string, keyIn m
 	var tenantID, keyID uuid.UUID
 	var name string
 	var state *string
-	rows, _ := c.Pool.Query(ctx, tenantsSQL)
+	rows, _ := c.Pool.Query(ctx, tenantsSQL) //nolint:rowserrcheck // ForEachRow checks it
 	_, err = pgx.ForEachRow(rows, []any{&tenantID, &name, &state}, func() error {
 		switch {
 		case state == nil:
@@ -114,7 +114,7 @@ func (c Cell) verify(ctx context.Context, activeIn map[uuid.UUID]string, keyIn m
 		return nil, err
 	}
 	var hash []byte
-	rows, _ = c.Pool.Query(ctx, keyHashesSQL)
+	rows, _ = c.Pool.Query(ctx, keyHashesSQL) //nolint:rowserrcheck // ForEachRow checks it
 	_, err = pgx.ForEachRow(rows, []any{&hash, &keyID}, func() error {
 		if other, is := keyIn[string(hash)]; is {
 			fault("key_once", "the key %s is in the cell %s too", keyID, other)

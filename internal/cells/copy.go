@@ -71,7 +71,7 @@ func (m *mover) put(ctx context.Context, t *table, rows []string) error {
 
 // copyRows reads rows of the old cell and puts them into the new one in batches.
 func (m *mover) copyRows(ctx context.Context, old pgx.Tx, put func(context.Context, *table, []string) error, t *table, sql string, args ...any) (copied int64, err error) {
-	rows, _ := old.Query(ctx, sql, args...)
+	rows, _ := old.Query(ctx, sql, args...) //nolint:rowserrcheck // ForEachRow checks it
 	batch := make([]string, 0, copyBatch)
 	flush := func() error {
 		if len(batch) == 0 {
@@ -139,24 +139,24 @@ func readHashes(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]hash
 	})
 }
 
-// repair makes the rows of a table equal, and returns how many were not.
-func (m *mover) repair(ctx context.Context, old, young pgx.Tx, t *table, live bool) (repaired int64, err error) {
+// repair makes the rows of a table equal.
+func (m *mover) repair(ctx context.Context, old, young pgx.Tx, t *table, live bool) error {
 	lacking, extra, err := m.compare(ctx, old, young, t, live)
 	if err != nil {
-		return 0, fmt.Errorf("compare %s: %w", t.name, err)
+		return fmt.Errorf("compare %s: %w", t.name, err)
 	}
 	if len(extra) > 0 {
 		if _, err := young.Exec(ctx, t.deleteSQL(), m.tenantID, extra); err != nil {
-			return 0, fmt.Errorf("delete rows of %s that are gone: %w", t.name, err)
+			return fmt.Errorf("delete rows of %s that are gone: %w", t.name, err)
 		}
 	}
 	if len(lacking) > 0 {
 		_, err = m.copyRows(ctx, old, putTx(young), t, t.namedSQL(), m.tenantID, lacking)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("copy rows of %s that differ: %w", t.name, err)
+		return fmt.Errorf("copy rows of %s that differ: %w", t.name, err)
 	}
-	return int64(len(lacking) + len(extra)), nil
+	return nil
 }
 
 // putTx writes rows in the caller's transaction.
@@ -173,8 +173,7 @@ func (m *mover) repairAll(ctx context.Context) error {
 	return m.from.inPlain(ctx, snapshot, func(old pgx.Tx) error {
 		for i, t := range moved(m.all) {
 			err := m.to.inPlain(ctx, pgx.TxOptions{}, func(young pgx.Tx) error {
-				_, err := m.repair(ctx, old, young, &t, false)
-				return err
+				return m.repair(ctx, old, young, &t, false)
 			})
 			if err != nil {
 				return err

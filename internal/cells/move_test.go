@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/cells"
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/sleep"
 	"github.com/holdfast/holdfast/internal/tenants"
 	"github.com/holdfast/holdfast/requests"
 	"github.com/holdfast/holdfast/verify"
@@ -209,4 +213,93 @@ func TestMoveInterrupted(t *testing.T) {
 		w.check(at)
 		w.fill(at, 3)
 	}
+}
+
+// A tenant with a long history moves while it is called 30 times a second and its
+// neighbour as often. HOLDFAST_TEST_LONG=1 makes the history 200,000 requests.
+func TestMoveHistory(t *testing.T) {
+	t.Parallel()
+	requested := 2000
+	if os.Getenv("HOLDFAST_TEST_LONG") != "" {
+		requested = 200_000
+	}
+	w := newWorld(t)
+	ctx, shop := t.Context(), w.in("eu")
+	neighbour, err := w.clients["eu"].Tenant(ctx, "neighbour")
+	pgtest.Must(t, err)
+	for _, owner := range []*holdfast.Tenant{shop, neighbour} {
+		_, err := owner.SetStock(ctx, "shirt", holdfast.StockPatch{Stock: new(int64(10 * requested))}, nil)
+		pgtest.Must(t, err)
+	}
+	var filling errgroup.Group
+	for caller := range 50 {
+		filling.Go(func() error {
+			for n := range requested / 50 {
+				cart := fmt.Sprint(caller, "-", n)
+				_, err := shop.Add(ctx, cart, "shirt", 1, &holdfast.CallOpts{IdempotencyKey: cart, Wait: 10 * time.Second})
+				if err == nil && n%2 == 0 {
+					_, err = shop.Remove(ctx, cart, "shirt", "abandoned", nil)
+				}
+				if err != nil {
+					return fmt.Errorf("%s: %w", cart, err)
+				}
+			}
+			return nil
+		})
+	}
+	pgtest.Must(t, filling.Wait())
+	w.check("eu")
+
+	calling, stop := context.WithCancel(ctx)
+	var callers sync.WaitGroup
+	accepted := map[string]uuid.UUID{}
+	callers.Go(func() { // as a service does it, which finds the cell of each call
+		for n := 0; calling.Err() == nil; n++ {
+			for _, cell := range []string{"eu", "us"} {
+				if active, err := w.active(cell); err != nil || !active {
+					continue
+				}
+				key := fmt.Sprint("during-", n)
+				r, err := w.in(cell).Add(ctx, key, "shirt", 1, &holdfast.CallOpts{IdempotencyKey: key})
+				switch {
+				case err == nil:
+					accepted[key] = r.RequestID
+				case !strings.Contains(err.Error(), tenants.FenceCode):
+					t.Errorf("%s in %s: %v", key, cell, err)
+				}
+			}
+			_ = sleep.For(calling, time.Second/30)
+		}
+	})
+	slowest := time.Duration(0)
+	callers.Go(func() {
+		for n := 0; calling.Err() == nil; n++ {
+			began := time.Now()
+			if _, err := neighbour.Add(ctx, fmt.Sprint(n), "shirt", 1, &holdfast.CallOpts{Wait: 10 * time.Second}); err != nil {
+				t.Errorf("the neighbour: %v", err)
+			}
+			slowest = max(slowest, time.Since(began))
+			_ = sleep.For(calling, time.Second/30)
+		}
+	})
+	began := time.Now()
+	report, err := w.move("us", cells.MoveConfig{})
+	stop()
+	callers.Wait()
+	pgtest.Must(t, err)
+	t.Logf("%d rows in %s, %d of them copied, pause %.3f s; %d calls accepted meanwhile; the slowest call of the neighbour took %s",
+		report.Rows, time.Since(began), report.Copied, report.PauseSeconds, len(accepted), slowest)
+	for key, id := range accepted {
+		again, err := w.in("us").Add(ctx, key, "shirt", 1, &holdfast.CallOpts{IdempotencyKey: key, Wait: 10 * time.Second})
+		if err != nil || again.RequestID != id {
+			t.Errorf("%s: %s, %v in the new cell, want the request %s", key, again.RequestID, err, id)
+		}
+	}
+	w.check("us")
+}
+
+func (w *world) active(cell string) (active bool, err error) {
+	i := slices.IndexFunc(w.cells, func(c cells.Cell) bool { return c.Name == cell })
+	err = w.cells[i].Pool.QueryRow(w.t.Context(), `SELECT EXISTS (SELECT 1 FROM tenant_state WHERE tenant_id = $1 AND state IN ('active', 'moving'))`, w.tenant).Scan(&active)
+	return active, err
 }

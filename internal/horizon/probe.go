@@ -71,16 +71,13 @@ const probeAttempts = 3
 //
 // Errors: *UnfitError, and those of the database.
 func (n Numbers) Probe(ctx context.Context, pool *pgxpool.Pool) error {
-	var conns [2]*pgx.Conn
-	for i := range conns {
-		conn, err := pool.Acquire(ctx)
-		if err != nil {
-			return fmt.Errorf("probe the database: %w", err)
-		}
-		defer conn.Release()
-		conns[i] = conn.Conn()
+	err := pool.AcquireFunc(ctx, func(a *pgxpool.Conn) error {
+		return pool.AcquireFunc(ctx, func(b *pgxpool.Conn) error { return n.probe(ctx, a.Conn(), b.Conn()) })
+	})
+	if _, unfit := errors.AsType[*UnfitError](err); err != nil && !unfit {
+		return fmt.Errorf("probe the database: %w", err)
 	}
-	return n.probe(ctx, conns[0], conns[1])
+	return err
 }
 
 func (n Numbers) probe(ctx context.Context, a, b *pgx.Conn) error {
@@ -91,9 +88,6 @@ func (n Numbers) probe(ctx context.Context, a, b *pgx.Conn) error {
 			break
 		}
 		err = nil
-	}
-	if _, unfit := errors.AsType[*UnfitError](err); err != nil && !unfit {
-		return fmt.Errorf("probe the database: %w", err)
 	}
 	return err
 }

@@ -133,7 +133,7 @@ func startPooler(t *testing.T, address string, take func([]*pgproto3.Frontend) i
 		t.Cleanup(func() { _ = hijacked.Conn.Close() })
 		p.idle = append(p.idle, hijacked.Frontend)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

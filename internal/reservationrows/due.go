@@ -22,7 +22,8 @@ const dueFrom = `(SELECT m.due_from FROM reservation_marks m WHERE m.resource_ki
 const dueRange = `next.quantity >= 1 AND next.expires_at >= (SELECT greatest($3::timestamptz, ` + dueFrom + `)) AND next.expires_at <= (SELECT clock_timestamp())`
 
 // dueSQL reads at most $7 reservations, those that have ended included. The
-// excluded resources are hashed once and compared with each row.
+// excluded resources are hashed once and compared with each row. Tenants that
+// move to another cell, or from one, are left to their move.
 const dueSQL = `
 SELECT ` + columns + `
 FROM (
@@ -35,6 +36,7 @@ FROM (
 WHERE r.status = 'held' AND r.resource_kind = $1
   AND (r.tenant_id, r.resource_key) NOT IN (SELECT e.tenant_id, e.resource_key FROM unnest($4::uuid[], $5::text[]) AS e (tenant_id, resource_key))
   AND r.tenant_id <> ALL ($6::uuid[])
+  AND r.tenant_id NOT IN (SELECT s.tenant_id FROM tenant_state s WHERE s.state <> 'active')
 ORDER BY r.expires_at
 LIMIT $2`
 

@@ -179,12 +179,14 @@ func (a *API) Run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(ctx)
 	defer stopServing()
 	for _, c := range a.cells {
-		if err := c.start(ctx, group, watching, stopServing); err != nil {
+		if err := c.start(ctx, stopServing); err != nil {
 			if ctx.Err() != nil { // stopped before it was ready
 				err = nil
 			}
 			return errors.Join(err, a.stopClients(background))
 		}
+		group.Go(func() error { return c.hub.Run(watching) })
+		group.Go(func() error { return c.program.state.run(watching, c.calls) })
 	}
 	group.Go(func() error { return a.program.serveMetrics(watching) })
 
@@ -210,9 +212,9 @@ func (a *API) Run(ctx context.Context) error {
 	return errors.Join(served, a.stopClients(stopping), waitFor(group, closing))
 }
 
-// start starts the client of the cell and what runs beside it. The API stops
-// serving when the client is stopped, or cannot go on.
-func (c *apiCell) start(ctx context.Context, group *errgroup.Group, watching context.Context, stopServing func()) error {
+// start starts the client of the cell. The API stops serving when the client is
+// stopped, or cannot go on.
+func (c *apiCell) start(ctx context.Context, stopServing func()) error {
 	if err := c.program.startClient(ctx, c.client); err != nil {
 		return c.program.inCell(err)
 	}
@@ -220,8 +222,6 @@ func (c *apiCell) start(ctx context.Context, group *errgroup.Group, watching con
 		<-c.client.Done()
 		stopServing()
 	}()
-	group.Go(func() error { return c.hub.Run(watching) })
-	group.Go(func() error { return c.program.state.run(watching, c.calls) })
 	return nil
 }
 

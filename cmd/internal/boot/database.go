@@ -202,12 +202,21 @@ func (p *Program) openReady(ctx context.Context, use pool) (_ *pgxpool.Pool, err
 			db.Close()
 		}
 	}()
-	for _, step := range []func(context.Context, *pgxpool.Pool) error{p.requireDurable, p.requireMigrated} {
+	for _, step := range []func(context.Context, *pgxpool.Pool) error{p.requireDurable, p.requireMigrated, requireFit} {
 		if err := p.await(ctx, func(ctx context.Context) error { return step(ctx, db) }); err != nil {
 			return nil, err
 		}
 	}
 	return db, nil
+}
+
+// requireFit proves that the database is one Postgres server. A pool of one
+// connection is beside a larger one.
+func requireFit(ctx context.Context, db *pgxpool.Pool) error {
+	if db.Config().MaxConns < 2 {
+		return nil
+	}
+	return requestrows.Sequences[0].Probe(ctx, db)
 }
 
 func (p *Program) requireMigrated(ctx context.Context, db *pgxpool.Pool) error {
