@@ -41,8 +41,9 @@ var layers = [][]string{
 	{"internal/telemetry/export", "internal/groupcommit", "internal/pgtest", "internal/pgdev/cmd/withpg"},
 	{"audit"},
 	{"internal/unitrows", "internal/tokens"},
+	{"internal/tenants"},
 	{"internal/reservationrows", "postings"},
-	{"internal/tenants", "internal/lanes", "reservations"},
+	{"internal/lanes", "reservations"},
 	{"internal/inventory", "metered", "ratelimit"},
 	{"requests"},
 	{"internal/requestrows"},
@@ -92,11 +93,11 @@ var confined = []struct {
 // dependencies than Postgres and ids: the kernel and the packages below it.
 // Besides the standard library they import leanImports only.
 var (
-	lean        = []string{"reservations", "internal/reservationrows", "internal/unitrows", "postings", "audit", "internal/auditrows", "internal/horizon", "internal/sleep", "internal/pg"}
+	lean        = []string{"reservations", "internal/reservationrows", "internal/unitrows", "postings", "audit", "internal/auditrows", "internal/horizon", "internal/sleep", "internal/pg", "internal/invalid"}
 	leanImports = []string{
 		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pg classifies
 		"github.com/google/uuid",
-		module + "/audit", module + "/internal/auditrows", module + "/internal/unitrows", module + "/internal/horizon",
+		module + "/audit", module + "/internal/auditrows", module + "/internal/unitrows", module + "/internal/horizon", module + "/internal/invalid",
 		module + "/internal/reservationrows", module + "/internal/sleep", module + "/internal/pg",
 	}
 )

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/invalid"
 	"github.com/holdfast/holdfast/internal/inventory"
+	"github.com/holdfast/holdfast/internal/pg"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/reservationrows"
 	"github.com/holdfast/holdfast/internal/tenants"
@@ -52,6 +53,9 @@ var (
 	// ErrLifetimeExceeded means that the hold cannot be extended further (Extend,
 	// ExtendHold).
 	ErrLifetimeExceeded = reservations.ErrLifetimeExceeded
+	// ErrTenantMoving means that the tenant moves to another cell, or has moved:
+	// nothing was done (all verbs that write). Look it up again: Cells.Tenant.
+	ErrTenantMoving = tenants.ErrElsewhere
 	// ErrNotFound means that the tenant has no such request, reservation or
 	// checkout (Request, Wait, Observe, Retry, Reservation, Commit, Release,
 	// ExtendHold, GetCheckout, WaitCheckout, RecordPayment), kit (Kit, DeleteKit) or
@@ -94,6 +98,9 @@ type (
 func vocabulary(err error) error {
 	if errors.Is(err, inventory.ErrStockRequired) {
 		return fmt.Errorf("%w: %w", &InvalidError{Field: "stock", Message: "is required for a new variant that is tracked"}, err)
+	}
+	if pg.Code(err) == tenants.FenceCode {
+		return fmt.Errorf("%w: %w", ErrTenantMoving, err)
 	}
 	for _, same := range []struct {
 		is    error

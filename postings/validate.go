@@ -7,14 +7,13 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast/holdfast/internal/invalid"
 	"github.com/holdfast/holdfast/internal/unitrows"
 )
 
 // InvalidError means that the input of a call is invalid: the field, and what is
 // wrong with it, in words for the caller.
-type InvalidError struct{ Field, Message string }
-
-func (e *InvalidError) Error() string { return "postings: " + e.Field + ": " + e.Message }
+type InvalidError = invalid.Error
 
 // validate checks what a verb that changes named units is given.
 func validate(block Block, unitIDs []string, reservationID uuid.UUID) error {

@@ -116,12 +116,7 @@ func (c *cell) state(now, tat int64, counted bool) (s State) {
 
 // InvalidError is invalid input: the field and what is wrong with it, in words
 // for the caller.
-type InvalidError struct{ Field, Message string }
-
-func (e *InvalidError) Error() string { return "ratelimit: " + e.Field + ": " + e.Message }
-
-// Unwrap returns the error without the name of this package.
-func (e *InvalidError) Unwrap() error { return (*invalid.Error)(e) }
+type InvalidError = invalid.Error
 
 // ExceededError means that a rate has too little left. Nothing was counted for
 // the item, and the caller's transaction can go on.

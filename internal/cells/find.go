@@ -98,4 +98,3 @@ func (m *mover) compareTables(ctx context.Context) error {
 	}
 	return nil
 }
-

@@ -244,4 +244,3 @@ func (m *mover) copy(ctx context.Context) error {
 	}
 	return nil
 }
-

@@ -204,4 +204,3 @@ type noWaker struct{}
 
 // InsertTx inserts nothing.
 func (noWaker) InsertTx(context.Context, pgx.Tx, []lanes.Stream) error { return nil }
-

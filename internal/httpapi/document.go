@@ -103,7 +103,7 @@ func (e *endpoint[P, B]) operation(s *service) huma.Operation {
 		}
 		op.Parameters = append(op.Parameters, headerParam(correlationHeader,
 			"Identifies the request in the audit log, the logs and the traces. It is made if missing, and sent back.", requestrows.KeyMax))
-		problems = append(problems, unauthorized, forbidden, invalid, internalError, overloaded)
+		problems = append(problems, unauthorized, forbidden, invalid, internalError, overloaded, cellUnavailable, tenantMoving)
 	}
 	if e.isKeyed() {
 		op.Parameters = append(op.Parameters, headerParam(keyHeader, "Makes a repetition of the request safe.", requestrows.KeyMax))

@@ -92,7 +92,7 @@ func add[P, B any](s *service, e endpoint[P, B]) {
 func (e *endpoint[P, B]) serve(ctx context.Context, s *service, req *request, p *P) response {
 	resp, err := e.run(ctx, req, p, cmp.Or(e.timeout, s.bounds.request))
 	if err != nil {
-		if plaintext, ok := bearer(req.http.Header); ok && isFenced(err) {
+		if plaintext, ok := bearer(req.http.Header); ok && isMoving(err) {
 			s.keys.Forget(plaintext) // the next call looks for the tenant again
 		}
 		return s.errorResponse(ctx, err)

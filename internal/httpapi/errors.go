@@ -90,8 +90,7 @@ var rules = []struct {
 	{is(errOrigin), originRefused},
 	{is(errUnauthentic), unauthorized},
 	{is(tenants.ErrUnknownKey), unauthorized},
-	{is(tenants.ErrElsewhere), tenantMoving},
-	{isFenced, tenantMoving},
+	{isMoving, tenantMoving},
 	{as[*cellError], cellUnavailable},
 	{as[*scopeError], forbidden},
 	{is(errNoRoute), noRoute},
@@ -143,8 +142,11 @@ var rules = []struct {
 	{pg.IsOutage, overloaded},
 }
 
-// isFenced reports whether the fence of a tenant that moves has refused a row.
-func isFenced(err error) bool { return pg.Code(err) == tenants.FenceCode }
+// isMoving reports whether the tenant is active elsewhere, or its fence has refused
+// a row.
+func isMoving(err error) bool {
+	return errors.Is(err, tenants.ErrElsewhere) || pg.Code(err) == tenants.FenceCode
+}
 
 func is(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }

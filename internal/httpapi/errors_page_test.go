@@ -39,6 +39,7 @@ func TestDocumentedCodes(t *testing.T) {
 		"ErrOverloaded":         holdfast.ErrOverloaded,
 		"ErrOverLimit":          holdfast.ErrOverLimit,
 		"ErrOutcomeUnknown":     holdfast.ErrOutcomeUnknown,
+		"ErrTenantMoving":       holdfast.ErrTenantMoving,
 		"ErrTokenRequired":      holdfast.ErrTokenRequired,
 		"ErrUnknownVariant":     holdfast.ErrUnknownVariant,
 		"ErrBelowReserved":      holdfast.ErrBelowReserved,

@@ -23,9 +23,9 @@ import (
 // unknown and revoked keys, so that a caller learns nothing from it.
 var ErrUnknownKey = errors.New("unknown API key")
 
-// ErrElsewhere means that the tenant of a key is not active in this database: it
-// is being moved to another one, or from there, or was moved.
-var ErrElsewhere = errors.New("the tenant of the API key is not active in this database")
+// ErrElsewhere means that the tenant is not active in this database: it is being
+// moved to another one, or from there, or was moved.
+var ErrElsewhere = errors.New("the tenant moves to another database, or has moved")
 
 // Principal is the owner of a key.
 type Principal struct {

@@ -81,6 +81,29 @@ func Find(ctx context.Context, db audit.Querier, name string) (Tenant, error) {
 	return one(ctx, db, pgx.RowToStructByName[Tenant], ErrUnknownTenant, "find tenant "+name, tenantSQL, name)
 }
 
+const activeTenantSQL = `
+SELECT t.tenant_id, t.name, t.created_at, s.state IN ('active', 'moving')
+FROM tenants t
+JOIN tenant_state s ON s.tenant_id = t.tenant_id
+WHERE t.name = $1`
+
+// FindActive is Find of a tenant that this database serves.
+//
+// Errors: ErrUnknownTenant, ErrElsewhere.
+func FindActive(ctx context.Context, db audit.Querier, name string) (Tenant, error) {
+	type found struct {
+		Tenant
+		Here bool
+	}
+	f, err := one(ctx, db, func(row pgx.CollectableRow) (f found, err error) {
+		return f, row.Scan(&f.TenantID, &f.Name, &f.CreatedAt, &f.Here)
+	}, ErrUnknownTenant, "find tenant "+name, activeTenantSQL, name)
+	if err == nil && !f.Here {
+		err = ErrElsewhere
+	}
+	return f.Tenant, err
+}
+
 // one returns the row of a statement; none is the error if there is no row.
 func one[T any](ctx context.Context, db audit.Querier, scan pgx.RowToFunc[T], none error, doing, sql string, args ...any) (found T, err error) {
 	rows, _ := db.Query(ctx, sql, args...)
