@@ -21,7 +21,7 @@ resource "google_cloud_run_v2_service" "api" {
       name = "cloudsql"
 
       cloud_sql_instance {
-        instances = [google_sql_database_instance.holdfast.connection_name]
+        instances = local.instances_all
       }
     }
 

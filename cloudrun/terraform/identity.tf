@@ -26,6 +26,14 @@ resource "google_secret_manager_secret_iam_member" "callback" {
   member    = google_service_account.program[each.key].member
 }
 
+resource "google_secret_manager_secret_iam_member" "cells" {
+  for_each = var.cells_secret == "" ? toset([]) : local.programs
+
+  secret_id = var.cells_secret
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.program[each.key].member
+}
+
 # Cloud SQL has no policies per instance, so a condition names the instance.
 resource "google_project_iam_member" "database" {
   for_each = local.programs
@@ -36,7 +44,7 @@ resource "google_project_iam_member" "database" {
 
   condition {
     title      = "holdfast-database"
-    expression = "resource.type == 'sqladmin.googleapis.com/Instance' && resource.name == 'projects/${var.project}/instances/${google_sql_database_instance.holdfast.name}'"
+    expression = "resource.type == 'sqladmin.googleapis.com/Instance' && (${local.databases})"
   }
 }
 

@@ -20,7 +20,7 @@ resource "google_cloud_run_v2_job" "migrate" {
         name = "cloudsql"
 
         cloud_sql_instance {
-          instances = [google_sql_database_instance.holdfast.connection_name]
+          instances = local.instances_all
         }
       }
 
@@ -99,7 +99,7 @@ resource "google_cloud_run_v2_job" "pass" {
         name = "cloudsql"
 
         cloud_sql_instance {
-          instances = [google_sql_database_instance.holdfast.connection_name]
+          instances = local.instances_all
         }
       }
 

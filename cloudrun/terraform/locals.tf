@@ -32,15 +32,22 @@ locals {
 
   secrets = {
     for name in local.programs : name => merge(
-      {
+      var.cells_secret == "" ? {
         DATABASE_URL = {
           secret  = google_secret_manager_secret.database_url.secret_id
           version = google_secret_manager_secret_version.database_url.version
         }
-      },
+      } : { CELLS = { secret = var.cells_secret, version = "latest" } },
       contains(local.callers, name) ? { CHECKOUT_CALLBACK_SECRET = { secret = var.callback_secret, version = "latest" } } : {},
     )
   }
+
+  # The instances of all cells, and the condition that a resource is one of them.
+  instances_all = concat([google_sql_database_instance.holdfast.connection_name], var.cells_instances)
+  databases = join(" || ", concat(
+    ["resource.name == 'projects/${var.project}/instances/${google_sql_database_instance.holdfast.name}'"],
+    [for name in var.cells_instances : "resource.name == 'projects/${split(":", name)[0]}/instances/${split(":", name)[2]}'"],
+  ))
 
   # Connections of one process at most. An API: 7 for calls, 3 for groups of verbs,
   # 2 that admit (4 if metered), 3 for wakes, the load and replay lookups, 1 for

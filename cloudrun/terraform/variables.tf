@@ -88,6 +88,18 @@ variable "callback_secret" {
   description = "The id of an existing secret with the value of CHECKOUT_CALLBACK_SECRET. Empty: checkouts have no callbacks."
 }
 
+variable "cells_secret" {
+  type        = string
+  default     = ""
+  description = "The id of an existing secret with the value of CELLS, which names this database and others. Empty: this database is the only one."
+}
+
+variable "cells_instances" {
+  type        = list(string)
+  default     = []
+  description = "The Cloud SQL instances of the other cells, by their connection names: project:region:instance."
+}
+
 variable "notification_channels" {
   type        = list(string)
   default     = []
