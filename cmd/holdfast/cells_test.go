@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -213,5 +214,71 @@ func TestCellsMove(t *testing.T) {
 	}
 	if text := command(t, env, "cells", "verify"); !strings.Contains(text, "2 cells: all holds") {
 		t.Error(text)
+	}
+}
+
+// The server of one cell is killed under load, and started again. The other cell
+// answers every call, and nothing that was accepted in the first one is lost.
+func TestCellDown(t *testing.T) {
+	t.Parallel()
+	postgres, url := restartable(t)
+	env := map[string]string{"CELLS": "eu=" + pgtest.URL(t) + ",us=" + url, "PORT": "0", "LOG_LEVEL": "error"}
+	command(t, env, "migrate")
+	s := ready(t, programtest.Start(t, run, env, "run").Stdout)
+	callers := map[string]*cellCaller{}
+	for _, cell := range []string{"eu", "us"} {
+		own := s
+		own.key = keyIn(t, env, cell, "shop")
+		own.call(http.MethodPut, "/v1/stocks/shirt", `{"stock":100000}`, http.StatusOK)
+		callers[cell] = &cellCaller{service: own, name: cell, accepted: map[string]string{}}
+	}
+	made, unavailable := 0, 0
+	call := func(times int) {
+		for range times {
+			made++
+			for cell, c := range callers {
+				key := fmt.Sprint(cell, "-", made)
+				switch answer := c.add(key); {
+				case answer["request_id"] != nil:
+					c.accepted[key] = answer["request_id"].(string)
+				case cell == "eu":
+					t.Errorf("the cell that is up: %v", answer)
+				case answer["code"] == "cell_unavailable":
+					unavailable++
+				}
+			}
+		}
+	}
+	call(50)
+	if err := postgres.Stop(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Until(t, "the cell is known to be down", func() bool {
+		call(10)
+		return unavailable > 0
+	})
+	call(20)
+	s.key = callers["eu"].key
+	if state := s.call(http.MethodGet, "/health", "", http.StatusOK); fmt.Sprint(state["cells"]) != "map[eu:ok us:not_ready]" {
+		t.Errorf("/health: %v", state)
+	}
+	if err := postgres.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	accepted := len(callers["us"].accepted)
+	pgtest.Until(t, "the cell serves again", func() bool {
+		call(5)
+		return len(callers["us"].accepted) > accepted
+	})
+	for cell, c := range callers {
+		for _, id := range c.accepted {
+			pgtest.Until(t, "what was accepted is decided", func() bool {
+				return c.call(http.MethodGet, "/v1/requests/"+id, "", http.StatusOK)["status"] == "done"
+			})
+		}
+		t.Logf("%s: %d of %d accepted", cell, len(c.accepted), made)
+	}
+	if report := command(t, env, "verify"); strings.Count(report, "Cell ") != 2 {
+		t.Error(report)
 	}
 }
