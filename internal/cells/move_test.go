@@ -35,10 +35,15 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldWith(t, holdfast.Config{NoDetector: true})
+}
+
+func newWorldWith(t *testing.T, config holdfast.Config) *world {
+	t.Helper()
 	w := &world{t: t, clients: map[string]*holdfast.Client{}}
 	for _, name := range []string{"eu", "us"} {
 		db := pgtest.New(t)
-		client, err := holdfast.New(db, &holdfast.Config{NoDetector: true})
+		client, err := holdfast.New(db, &config)
 		pgtest.Must(t, err)
 		pgtest.Must(t, client.Start(t.Context()))
 		t.Cleanup(func() { _ = client.Stop(context.Background()) })
