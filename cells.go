@@ -18,7 +18,7 @@ type Cells map[string]*Client
 // Tenant returns the tenant of that name, in the cell in which it is active. It
 // makes none: the client of a cell does. The tenant may move to another cell
 // later, after which its verbs that write return ErrTenantMoving. A program that
-// keeps tenants looks one up again then, or once a minute.
+// keeps tenants looks one up again then, and before it has kept it for a minute.
 //
 // Errors: ErrNotFound if no cell has it, ErrTenantMoving while it is active in
 // none. An error of a cell's database is returned only if no other cell has the

@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast/holdfast/internal/pgtest"
 )
 
-// slowPayments answers after a moment, and says what was asked.
+// slowPayments answers after a moment.
 type slowPayments struct {
 	mu    sync.Mutex
 	asked map[uuid.UUID]int
 }
 
-// Validate says that every checkout is paid.
+// Validate accepts every payment.
 func (p *slowPayments) Validate(_ context.Context, c checkouts.Checkout) (checkouts.Result, error) {
 	p.mu.Lock()
 	p.asked[c.CheckoutID]++

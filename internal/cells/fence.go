@@ -25,16 +25,16 @@ const (
 	// table. Writers of all tenants wait behind it. It is shorter than the 200 ms
 	// that an admission waits for a lock.
 	fenceLockWait = 50 * time.Millisecond
-	// fencePause is the pause between two attempts, and fencePatience bounds
+	// fencePause is the pause between two attempts, and fenceWaitMax bounds
 	// them: a vacuum of a large table takes minutes.
-	fencePause    = 100 * time.Millisecond
-	fencePatience = 10 * time.Minute
+	fencePause   = 100 * time.Millisecond
+	fenceWaitMax = 10 * time.Minute
 )
 
 // alterFence runs a statement that changes the fence on a table, in a transaction
 // of its own, once the table is free for it.
 func (c Cell) alterFence(ctx context.Context, statement string) error {
-	ctx, cancel := context.WithTimeout(ctx, fencePatience)
+	ctx, cancel := context.WithTimeout(ctx, fenceWaitMax)
 	defer cancel()
 	for {
 		err := pgx.BeginFunc(ctx, c.Pool, func(tx pgx.Tx) error {

@@ -18,10 +18,10 @@ import (
 type MoveConfig struct {
 	// DryRun only reports what would be copied.
 	DryRun bool
-	// Patience bounds each wait while the tenant works: for the subscriptions of
+	// WaitMax bounds each wait while the tenant works: for the subscriptions of
 	// the new cell; default 1 minute. PauseMax bounds the waits while its requests
 	// are refused; default 10 s. When it is over, the tenant stays where it is.
-	Patience, PauseMax time.Duration
+	WaitMax, PauseMax time.Duration
 	// Linger is how long the fence stays after the tenant is gone, for calls in
 	// flight that have found it in the old cell; default 15 s.
 	Linger time.Duration
@@ -67,8 +67,8 @@ var ErrBusy = errors.New("the tenant has requests or checkouts that did not end 
 // that is not finished, cells of different schemas, a subscription that is not
 // read.
 func Move(ctx context.Context, cells []Cell, name, to string, config MoveConfig) (MoveReport, error) {
-	if config.Patience == 0 {
-		config.Patience = time.Minute
+	if config.WaitMax == 0 {
+		config.WaitMax = time.Minute
 	}
 	if config.PauseMax == 0 {
 		config.PauseMax = 10 * time.Second
@@ -184,7 +184,7 @@ func (m *mover) raise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.to.awaitSubscriptions(ctx, old, m.Patience)
+	return m.to.awaitSubscriptions(ctx, old, m.WaitMax)
 }
 
 func (c Cell) lastRecord(ctx context.Context) (last int64, err error) {
@@ -193,8 +193,8 @@ func (c Cell) lastRecord(ctx context.Context) (last int64, err error) {
 }
 
 // awaitSubscriptions waits until all subscriptions of the cell are past a record.
-func (c Cell) awaitSubscriptions(ctx context.Context, past int64, patience time.Duration) error {
-	deadline := time.Now().Add(patience)
+func (c Cell) awaitSubscriptions(ctx context.Context, past int64, waitMax time.Duration) error {
+	deadline := time.Now().Add(waitMax)
 	for {
 		rows, _ := c.Pool.Query(ctx, `SELECT name FROM audit_subscriptions WHERE position < $1 ORDER BY name`, past)
 		behind, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -212,7 +212,7 @@ func (c Cell) awaitSubscriptions(ctx context.Context, past int64, patience time.
 	}
 }
 
-// pollEvery is the pause between two looks at what a move waits for.
+// pollEvery is the pause between two queries for what a move waits for.
 const pollEvery = 10 * time.Millisecond
 
 // fewRows is how many rows may be left to copy in the pause, and roundsMax bounds

@@ -175,7 +175,7 @@ func TestMove(t *testing.T) {
 var steps = []string{"announced", "sequences raised", "round", "copied", "fenced", "moving", "closed", "gone", "before active", "switched", "deleted", "cleaned"}
 
 // A move that ends after any of its steps is finished by the same call. Until
-// then no two cells say that the tenant is active, and both are as verify wants
+// then the tenant is active in one cell at most, and both are as verify wants
 // them.
 func TestMoveInterrupted(t *testing.T) {
 	t.Parallel()
@@ -205,7 +205,7 @@ func TestMoveInterrupted(t *testing.T) {
 			}
 		}
 		if active > 1 {
-			t.Errorf("%s: %d cells say that the tenant is active", last, active)
+			t.Errorf("%s: the tenant is active in %d cells", last, active)
 		}
 		if last != "cleaned" {
 			if _, err := w.move(to, cells.MoveConfig{}); err != nil {
@@ -242,8 +242,8 @@ func (w *world) request(shop *holdfast.Tenant, requested int) {
 	pgtest.Must(w.t, filling.Wait())
 }
 
-// A tenant with a long history moves while it is called 30 times a second and its
-// neighbour as often. HOLDFAST_TEST_LONG=1 makes the history 200,000 requests.
+// A tenant with a long history moves while 30 calls per second are made, and as many
+// of its neighbour. HOLDFAST_TEST_LONG=1 makes the history 200,000 requests.
 func TestMoveHistory(t *testing.T) {
 	t.Parallel()
 	requested := 2000

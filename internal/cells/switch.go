@@ -199,7 +199,7 @@ ON CONFLICT (mark) DO UPDATE SET purged_before = greatest(purge_mark.purged_befo
 	return lanes.PlaceTx(ctx, young, noWaker{}, m.tenantID, pinned)
 }
 
-// noWaker wakes nothing: a tick looks at every slot each second.
+// noWaker wakes nothing: a tick reads every slot each second.
 type noWaker struct{}
 
 // InsertTx inserts nothing.

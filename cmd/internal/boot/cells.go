@@ -66,7 +66,7 @@ func (p *Program) only() (*Program, error) {
 	for i, own := range cells {
 		names[i] = own.cell
 	}
-	return nil, &UsageError{"CELLS names several databases, and the command works in one: say which with --cell (" + strings.Join(names, ", ") + ")"}
+	return nil, &UsageError{"CELLS names several databases, and the command works in one: name it with --cell (" + strings.Join(names, ", ") + ")"}
 }
 
 // inCell adds the name of the cell to an error, where CELLS names it.
