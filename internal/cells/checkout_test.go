@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast/holdfast/internal/cells"
 	"github.com/holdfast/holdfast/internal/checkouts"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 // slowPayments answers after a moment.
@@ -22,12 +23,11 @@ type slowPayments struct {
 }
 
 // Validate accepts every payment.
-func (p *slowPayments) Validate(_ context.Context, c checkouts.Checkout) (checkouts.Result, error) {
+func (p *slowPayments) Validate(ctx context.Context, c checkouts.Checkout) (checkouts.Result, error) {
 	p.mu.Lock()
 	p.asked[c.CheckoutID]++
 	p.mu.Unlock()
-	time.Sleep(50 * time.Millisecond)
-	return checkouts.ResultPaid, nil
+	return checkouts.ResultPaid, sleep.For(ctx, 50*time.Millisecond)
 }
 
 // A tenant moves while some of its checkouts wait for their payments and others
