@@ -2,6 +2,7 @@ package cells
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -96,47 +97,57 @@ func (m *mover) copyRows(ctx context.Context, old pgx.Tx, put func(context.Conte
 	return copied, err
 }
 
-// compare compares all rows of a table by their hashes, and returns the keys of
-// those that are missing in the new cell or differ there, and of those that only
-// the new cell has.
+// compare compares all rows of a table by their hashes, which it reads from both
+// cells at once. It returns the keys of those that are missing in the new cell or
+// differ there, and of those that only the new cell has.
 func (m *mover) compare(ctx context.Context, old, young pgx.Tx, t *table, live bool) (lacking, extra []string, err error) {
-	ours, err := readHashes(ctx, old, t.hashesSQL(live), m.tenantID)
-	if err != nil {
-		return nil, nil, err
-	}
-	theirs, err := readHashes(ctx, young, t.hashesSQL(live), m.tenantID)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, j := 0, 0; i < len(ours) || j < len(theirs); {
+	ours, theirs := readHashes(ctx, old, t.hashesSQL(live), m.tenantID), readHashes(ctx, young, t.hashesSQL(live), m.tenantID)
+	defer ours.rows.Close()
+	defer theirs.rows.Close()
+	ours.next()
+	theirs.next()
+	for ours.more || theirs.more {
 		switch {
-		case j == len(theirs) || i < len(ours) && ours[i].key < theirs[j].key:
-			lacking = append(lacking, ours[i].key)
-			i++
-		case i == len(ours) || ours[i].key > theirs[j].key:
-			extra = append(extra, theirs[j].key)
-			j++
+		case !theirs.more || ours.more && ours.key < theirs.key:
+			lacking = append(lacking, ours.key)
+			ours.next()
+		case !ours.more || ours.key > theirs.key:
+			extra = append(extra, theirs.key)
+			theirs.next()
 		default:
-			if ours[i].hash != theirs[j].hash {
-				lacking = append(lacking, ours[i].key)
+			if ours.hash != theirs.hash {
+				lacking = append(lacking, ours.key)
 			}
-			i++
-			j++
+			ours.next()
+			theirs.next()
 		}
 	}
-	return lacking, extra, nil
+	return lacking, extra, errors.Join(ours.err, theirs.err)
 }
 
-type hashed struct {
+// hashes are the rows of hashesSQL, one after the other.
+type hashes struct {
+	rows pgx.Rows
+	more bool // there is a row: its key and hash
 	key  string
 	hash int64
+	err  error
 }
 
-func readHashes(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]hashed, error) {
-	rows, _ := tx.Query(ctx, sql, args...)
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h hashed, err error) {
-		return h, row.Scan(&h.key, &h.hash)
-	})
+func readHashes(ctx context.Context, tx pgx.Tx, sql string, args ...any) *hashes {
+	h := &hashes{}
+	h.rows, h.err = tx.Query(ctx, sql, args...) //nolint:rowserrcheck // next checks it
+	return h
+}
+
+func (h *hashes) next() {
+	h.more = h.err == nil && h.rows.Next()
+	if h.more {
+		h.err = h.rows.Scan(&h.key, &h.hash)
+	} else if h.err == nil {
+		h.err = h.rows.Err()
+	}
+	h.more = h.more && h.err == nil
 }
 
 // repair makes the rows of a table equal.

@@ -18,8 +18,8 @@ import (
 type MoveConfig struct {
 	// DryRun only reports what would be copied.
 	DryRun bool
-	// WaitMax bounds each wait while the tenant works: for the subscriptions of
-	// the new cell; default 1 minute. PauseMax bounds the waits while its requests
+	// WaitMax bounds each wait while the tenant works, for the subscriptions of
+	// both cells; default 1 minute. PauseMax bounds the waits while its requests
 	// are refused; default 10 s. When it is over, the tenant stays where it is.
 	WaitMax, PauseMax time.Duration
 	// Linger is how long the fence stays after the tenant is gone, for calls in
@@ -142,17 +142,21 @@ func (m *mover) announce(ctx context.Context) error {
 	if _, err := m.from.Pool.Exec(ctx, `UPDATE tenant_state SET moves_to = $2 WHERE tenant_id = $1`, m.tenantID, m.to.Name); err != nil {
 		return err
 	}
+	var made time.Time
+	if err := m.from.Pool.QueryRow(ctx, `SELECT created_at FROM tenants WHERE tenant_id = $1`, m.tenantID).Scan(&made); err != nil {
+		return err
+	}
 	const arriveSQL = `
 WITH made AS (
-    INSERT INTO tenants (tenant_id, name)
-    VALUES ($1, $2)
+    INSERT INTO tenants (tenant_id, name, created_at)
+    VALUES ($1, $2, $3)
     ON CONFLICT (tenant_id) DO NOTHING
     RETURNING tenant_id
 )
 INSERT INTO tenant_state (tenant_id, state)
 SELECT tenant_id, 'arriving'
 FROM made`
-	_, err := m.to.Pool.Exec(ctx, arriveSQL, m.tenantID, m.Tenant)
+	_, err := m.to.Pool.Exec(ctx, arriveSQL, m.tenantID, m.Tenant, made)
 	return err
 }
 
@@ -222,25 +226,38 @@ const (
 	roundsMax = 5
 )
 
-// copy copies what cannot change any more, or is copied again if it does, and
-// compares it.
+// copy copies the rows in rounds, each what has changed since the one before, and
+// compares them twice: at first all that was copied, and near the end what was
+// deleted meanwhile, such as by a purge.
 func (m *mover) copy(ctx context.Context) error {
 	for round := range roundsMax {
 		copied, err := m.round(ctx, "copied rows")
 		m.Copied += copied
+		if err == nil && round == 0 {
+			err = m.repairAll(ctx)
+		}
+		if err == nil {
+			err = m.after("round")
+		}
 		if err != nil {
 			return err
 		}
-		if round == 0 {
-			if err := m.repairAll(ctx); err != nil {
-				return err
-			}
-		} else if copied < fewRows {
-			return nil
-		}
-		if err := m.after("round"); err != nil {
-			return err
+		if round > 0 && copied < fewRows {
+			break
 		}
 	}
-	return nil
+	if err := m.repairAll(ctx); err != nil {
+		return err
+	}
+	copied, err := m.round(ctx, "copied rows")
+	m.Copied += copied
+	if err != nil {
+		return err
+	}
+	// A subscription that is not read would only be found in the pause.
+	last, err := m.from.lastRecord(ctx)
+	if err != nil {
+		return err
+	}
+	return m.from.awaitSubscriptions(ctx, last, m.WaitMax)
 }

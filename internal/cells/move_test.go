@@ -307,3 +307,45 @@ func TestMoveHistory(t *testing.T) {
 	}
 	w.check("us")
 }
+
+// What is deleted and changed between two rounds of a move, and what a purge of the
+// new cell has deleted there, is as in the old cell at the end.
+func TestMoveRepairs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fill("eu", 9)
+	ctx, shop := t.Context(), w.in("eu")
+	parts := []requests.KitPart{{VariantID: "hot", Quantity: 1}, {VariantID: "normal", Quantity: 2}}
+	for _, kit := range []string{"stays", "goes"} {
+		_, err := shop.SetKit(ctx, kit, parts, nil)
+		pgtest.Must(t, err)
+	}
+	recorded := pgtest.Int(t, w.cells[0].Pool, `SELECT count(*) FROM audit_log`)
+	changed := false
+	report, err := w.move("us", cells.MoveConfig{After: func(step string) error {
+		if step != "round" || changed {
+			return nil
+		}
+		changed = true
+		pgtest.Must(t, shop.DeleteKit(ctx, "goes", nil))
+		_, err := shop.SetKit(ctx, "stays", parts[:1], nil)
+		pgtest.Exec(t, w.cells[1].Pool, `DELETE FROM audit_log WHERE audit_id IN (SELECT audit_id FROM audit_log ORDER BY audit_id LIMIT 5)`)
+		pgtest.Exec(t, w.cells[1].Pool, `UPDATE inventory_stocks SET stock = stock + 1`)
+		return err
+	}})
+	pgtest.Must(t, err)
+	w.check("us")
+	shop = w.in("us")
+	if kit, err := shop.Kit(ctx, "stays"); err != nil || len(kit.Parts) != 1 {
+		t.Errorf("the kit that was changed: %+v, %v", kit, err)
+	}
+	if _, err := shop.Kit(ctx, "goes"); !errors.Is(err, holdfast.ErrNotFound) {
+		t.Errorf("the kit that was deleted: %v", err)
+	}
+	if n := pgtest.Int(t, w.cells[1].Pool, `SELECT count(*) FROM audit_log`); n != recorded+2 {
+		t.Errorf("%d rows of the record, want %d", n, recorded+2)
+	}
+	if report.Rows == 0 || report.PauseSeconds <= 0 {
+		t.Errorf("%+v", report)
+	}
+}

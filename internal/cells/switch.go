@@ -38,7 +38,7 @@ func (m *mover) switchOver(ctx context.Context) error {
 	if err := m.after("gone"); err != nil {
 		return err
 	}
-	if err := m.activate(ctx); err != nil {
+	if err := m.activateSoon(ctx); err != nil {
 		return err
 	}
 	m.PauseSeconds = time.Since(m.paused).Seconds()
@@ -97,14 +97,15 @@ func (m *mover) close(ctx context.Context) error {
 	}
 }
 
-// underWaySQL: a request that is not decided, or a checkout whose finishing has
-// begun, or whose payment service is being asked.
-const underWaySQL = `
-SELECT EXISTS (SELECT 1 FROM reservation_requests WHERE tenant_id = $1 AND status IN ('queued', 'processing'))
-    OR EXISTS (SELECT 1 FROM checkouts WHERE tenant_id = $1 AND ended_at IS NULL AND status = 'finalizing')`
-
+// underWay reports whether something of the tenant is under way: a request that is
+// not decided, a checkout that is being finished, a command.
 func (m *mover) underWay(ctx context.Context) (under bool, err error) {
-	err = m.from.Pool.QueryRow(ctx, underWaySQL, m.tenantID).Scan(&under)
+	for _, t := range m.all {
+		if t.undone == "" || under || err != nil {
+			continue
+		}
+		err = m.from.Pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM `+t.name+` WHERE tenant_id = $1 AND `+t.undone+`)`, m.tenantID).Scan(&under)
+	}
 	return under, err
 }
 
@@ -113,6 +114,22 @@ func (m *mover) reopen(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.PauseMax)
 	defer cancel()
 	_, err := m.from.Pool.Exec(ctx, `UPDATE tenant_state SET state = 'active', closed = false, changed_at = clock_timestamp() WHERE tenant_id = $1 AND state = 'moving'`, m.tenantID)
+	return err
+}
+
+// activateAttempts is how often the last transaction is tried: the tenant is gone
+// in the old cell, and is served again only once it has committed.
+const activateAttempts = 5
+
+func (m *mover) activateSoon(ctx context.Context) (err error) {
+	for range activateAttempts {
+		if err = m.activate(ctx); err == nil || m.After != nil {
+			return err
+		}
+		if sleep.For(ctx, pollEvery) != nil {
+			return err
+		}
+	}
 	return err
 }
 

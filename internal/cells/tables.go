@@ -19,6 +19,9 @@ type table struct {
 	// intake is the condition of a row with which a request of a caller begins,
 	// which is refused as soon as the tenant is moving. Empty: none.
 	intake string
+	// undone is the condition of a row of what is under way. The tenant moves when
+	// there is none. Empty: no row does.
+	undone string
 	// ours is true of a table whose rows are made again in the new cell, or are
 	// not needed there: they are only deleted.
 	ours bool
@@ -36,19 +39,19 @@ func tables() []table {
 		{name: "inventory_stocks"},
 		{name: "kits"},
 		{name: "allotments"},
-		{name: "reservation_requests", live: "status NOT IN ('done', 'failed')", intake: "NEW.parent_id IS NULL"},
+		{name: "reservation_requests", live: "status NOT IN ('done', 'failed')", intake: "NEW.parent_id IS NULL", undone: "status IN ('queued', 'processing')"},
 		{name: "waiting_requests", live: "true"},
 		{name: "reservations"}, // a sweep leaves those of a tenant that is not active
 		{name: "audit_log"},
 		{name: "postings"},
-		{name: "checkouts", live: "ended_at IS NULL", intake: "true"},
+		{name: "checkouts", live: "ended_at IS NULL", intake: "true", undone: "ended_at IS NULL AND status = 'finalizing'"},
 		{name: "idempotency_keys"},
 		{name: "projection_snapshots", live: "true"},
 		{name: "expiring_tokens"},
 		{name: "budget_scopes"},
 		{name: "budget_ledger"},
 		{name: "budget_rates"},
-		{name: "command_keys"},
+		{name: "command_keys", intake: "true", undone: "ended_at IS NULL"}, // their jobs do not move
 		{name: keysTable}, // of no use there before the tenant is active
 		{name: "hot_variants", ours: true},
 		{name: "hot_signals", ours: true},
