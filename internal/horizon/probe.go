@@ -67,10 +67,14 @@ const probeAttempts = 3
 // keeps its session, one sees the other's lock at once, a number that is drawn
 // is the last one drawn for both, a running transaction is not below the
 // horizon, and both read one clock. It draws a number of the sequence, which is
-// then missing in the table, and writes nothing.
+// then missing in the table, and writes nothing. A pool of one connection is not
+// probed.
 //
 // Errors: *UnfitError, and those of the database.
 func (n Numbers) Probe(ctx context.Context, pool *pgxpool.Pool) error {
+	if pool.Config().MaxConns < 2 {
+		return nil
+	}
 	err := pool.AcquireFunc(ctx, func(a *pgxpool.Conn) error {
 		return pool.AcquireFunc(ctx, func(b *pgxpool.Conn) error { return n.probe(ctx, a.Conn(), b.Conn()) })
 	})

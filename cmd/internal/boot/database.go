@@ -210,12 +210,8 @@ func (p *Program) openReady(ctx context.Context, use pool) (_ *pgxpool.Pool, err
 	return db, nil
 }
 
-// requireFit proves that the database is one Postgres server. A pool of one
-// connection is beside a larger one.
+// requireFit proves that the database is one Postgres server.
 func requireFit(ctx context.Context, db *pgxpool.Pool) error {
-	if db.Config().MaxConns < 2 {
-		return nil
-	}
 	return requestrows.Sequences[0].Probe(ctx, db)
 }
 
