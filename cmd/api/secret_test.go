@@ -54,7 +54,7 @@ func TestTokenIsNotShown(t *testing.T) {
 	t.Parallel()
 	shop, telemetry := programtest.NewFixture(t), newCollector(t)
 	env := shop.Env(
-		"METERED_COMMANDS_ENABLED", "true", "CUSTOMER_BUDGET", "2/24h", "LOG_LEVEL", "debug",
+		"METERED_COMMANDS_ENABLED", "true", "CUSTOMER_BUDGET", "2/24h", "LOG_LEVEL", "debug", "STOP_WITHIN", "5m", // all telemetry is sent
 		"OTEL_EXPORTER_OTLP_ENDPOINT", telemetry.URL, "OTEL_EXPORTER_OTLP_COMPRESSION", "none",
 	)
 	if _, err := program(t, env).Migrate(t.Context()); err != nil {

@@ -10,12 +10,14 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/holdfast/holdfast/cmd/internal/boot"
 	"github.com/holdfast/holdfast/cmd/internal/programtest"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/sleep"
 )
 
 // twoCells returns the environment of two cells, whose databases are migrated.
@@ -166,6 +168,7 @@ func (c *cellCaller) run(stopped *atomic.Bool) {
 			c.t.Errorf("%s: %v", key, answer)
 			return
 		}
+		_ = sleep.For(c.t.Context(), 20*time.Millisecond)
 	}
 }
 

@@ -139,6 +139,7 @@ func TestMove(t *testing.T) {
 					case ctx.Err() == nil:
 						t.Errorf("%s: %v", key, err)
 					}
+					_ = sleep.For(ctx, 10*time.Millisecond)
 				}
 			})
 		}
