@@ -51,7 +51,8 @@ func TestCells(t *testing.T) {
 	t.Parallel()
 	env := twoCells(t)
 	keys := map[string]string{"eu": keyIn(t, env, "eu", "shop"), "us": keyIn(t, env, "us", "shop")}
-	s := ready(t, programtest.Start(t, run, env, "run").Stdout)
+	program := programtest.Start(t, run, env, "run", "--port", freePort(t))
+	s := ready(t, program.Stdout)
 	stocks := map[string]float64{"eu": 10, "us": 20}
 	for cell, key := range keys {
 		s.key = key
@@ -108,6 +109,9 @@ func TestCells(t *testing.T) {
 	_, _, err = programtest.Once(t, run, env, "tenants")
 	if usage, is := errors.AsType[*boot.UsageError](err); !is || !strings.Contains(usage.Message, "--cell") {
 		t.Errorf("%v, want the command to ask for a cell", err)
+	}
+	if err := program.Stop(); err != nil {
+		t.Errorf("the stop: %v", err)
 	}
 }
 

@@ -41,7 +41,7 @@ func (c *runCommand) Run(ctx context.Context, process boot.Process) error {
 	case err != nil:
 		return err
 	}
-	private := program.Config.Database.URL == "" && program.Config.Port != 0 && !c.Fresh // another free port would be another folder
+	private := !program.Config.Database.Named() && program.Config.Port != 0 && !c.Fresh // another free port would be another folder
 	remove, unsaved := instance{local.URL, local.Key, local.Database}.save(process, private)
 	if unsaved == nil {
 		defer remove()
@@ -67,7 +67,7 @@ func (c *runCommand) folder(process boot.Process, program *boot.Program) (string
 		return "", &boot.UsageError{Message: "--data keeps the data and --fresh does not: leave one of them out"}
 	case c.Data != "":
 		return c.Data, nil
-	case c.Fresh || port == 0 || program.Config.Database.URL != "":
+	case c.Fresh || port == 0 || program.Config.Database.Named():
 		return "", nil
 	}
 	folder := stateFolder(process, port)
@@ -83,8 +83,8 @@ func (c *runCommand) hints(program *boot.Program, folder, url string, unsaved er
 	switch {
 	case folder != "":
 		text = "The data is kept in " + folder + " (--fresh keeps none)."
-	case program.Config.Database.URL != "":
-		text = "The data is in the database that DATABASE_URL names."
+	case program.Config.Database.Named():
+		text = "The data is in the database that DATABASE_URL or CELLS names."
 	}
 	if unsaved != nil {
 		return text + "\n`holdfast env` does not know this service: " + unsaved.Error() + "."

@@ -59,7 +59,7 @@ func (l *Local) makeKey(ctx context.Context, db *pgxpool.Pool, k localKey, dir s
 	return plaintext, nil
 }
 
-// revokeKeys ends the keys that were made for one run. It has all of STOP_WITHIN:
+// revokeKeys ends the keys that were made for one run, in the first cell. It has all of STOP_WITHIN:
 // the programs have stopped, and nothing but these keys is left.
 func (p *Program) revokeKeys(keys []tenants.Key) error {
 	if len(keys) == 0 {
@@ -67,7 +67,7 @@ func (p *Program) revokeKeys(keys []tenants.Key) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.Config.StopWithin)
 	defer cancel()
-	db, err := p.OpenTool(ctx)
+	db, err := p.inCells()[0].openTool(ctx, toolPool)
 	if err != nil {
 		return fmt.Errorf("revoke the keys of this run: %w", err)
 	}

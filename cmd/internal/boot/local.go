@@ -108,10 +108,10 @@ func StartLocal(ctx context.Context, p *Program, o LocalOptions) (_ *Local, err 
 // migrates.
 func (l *Local) openDatabase(ctx context.Context, dir string) (err error) {
 	c := &l.program.Config.Database
-	if c.URL+c.Cells != "" && dir != "" {
+	if c.Named() && dir != "" {
 		return &UsageError{"DATABASE_URL or CELLS names a database, so there is no private Postgres whose data a folder could keep: leave one of them out"}
 	}
-	if c.URL == "" && c.Cells == "" {
+	if !c.Named() {
 		interrupted := context.AfterFunc(ctx, func() { l.stopping.Store(true) })
 		defer interrupted()
 		l.postgres, err = pgdev.Start(ctx, pgdev.Options{Dir: dir, Log: postgresLog{l.program.Log, &l.stopping}})

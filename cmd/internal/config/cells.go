@@ -19,6 +19,9 @@ var begins = regexp.MustCompile(`(?:^|,)\s*([^,=/@]*)=postgres(?:ql)?://`)
 
 var cellName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
+// Named reports whether the environment names a database.
+func (d *Database) Named() bool { return d.URL != "" || d.Cells != "" }
+
 // List returns the cells in the order of CELLS, or the one that DATABASE_URL
 // names, or none without both. No error contains a URL, which has a password.
 func (d *Database) List() (cells []Cell, err error) {
