@@ -60,14 +60,15 @@ type cellsMove struct {
 	DryRun bool   `help:"Only say what would be moved."`
 	JSON   bool   `help:"Print the report as JSON."`
 
-	Linger time.Duration `default:"15s" help:"How long the old cell refuses calls that were under way, before the last of the tenant is deleted there."`
+	PauseMax time.Duration `default:"10s" help:"How long its requests may be refused while what is under way ends. After that the tenant stays where it is."`
+	Linger   time.Duration `default:"15s" help:"How long the old cell refuses calls that were under way, before the last of the tenant is deleted there."`
 }
 
 // Run moves the tenant.
 func (c *cellsMove) Run(ctx context.Context, process boot.Process) error {
 	return withCells(ctx, process, func(_ *boot.Program, all []cells.Cell) error {
 		shown := ""
-		report, err := cells.Move(ctx, all, c.Tenant, c.To, cells.MoveConfig{DryRun: c.DryRun, Linger: c.Linger, Progress: func(step string, done int64) {
+		report, err := cells.Move(ctx, all, c.Tenant, c.To, cells.MoveConfig{DryRun: c.DryRun, PauseMax: c.PauseMax, Linger: c.Linger, Progress: func(step string, done int64) {
 			if line := fmt.Sprintf("%s: %d", step, done); line != shown {
 				shown = line
 				fmt.Fprintln(process.Stderr, line)

@@ -201,7 +201,7 @@ func TestCellsMove(t *testing.T) {
 		if text := command(t, env, "cells", "move", "moves", "--to", to, "--dry-run"); !strings.Contains(text, "would move") {
 			t.Error(text)
 		}
-		t.Log(command(t, env, "cells", "move", "moves", "--to", to, "--linger", "2s"))
+		t.Log(command(t, env, "cells", "move", "moves", "--to", to, "--linger", "5s", "--pause-max", "2m"))
 	}
 	stopped.Store(true)
 	running.Wait()

@@ -60,8 +60,14 @@ func newWorldWith(t *testing.T, config holdfast.Config) *world {
 
 func (w *world) in(cell string) *holdfast.Tenant { return w.clients[cell].TenantByID(w.tenant) }
 
+// calledLinger is the Linger of a tenant that is called: a busy machine delays calls
+// that are under way.
+const calledLinger = 5 * time.Second
+
+// move moves the tenant, however busy the machine is.
 func (w *world) move(to string, config cells.MoveConfig) (cells.MoveReport, error) {
-	config.Linger = 500 * time.Millisecond
+	config.WaitMax, config.PauseMax = 5*time.Minute, 2*time.Minute
+	config.Linger = max(config.Linger, time.Millisecond)
 	return cells.Move(w.t.Context(), w.cells, "shop", to, config)
 }
 
@@ -143,7 +149,7 @@ func TestMove(t *testing.T) {
 				}
 			})
 		}
-		report, err := w.move(to, cells.MoveConfig{})
+		report, err := w.move(to, cells.MoveConfig{Linger: calledLinger})
 		stop()
 		callers.Wait()
 		pgtest.Must(t, err)
@@ -294,7 +300,7 @@ func TestMoveHistory(t *testing.T) {
 		}
 	})
 	began := time.Now()
-	report, err := w.move("us", cells.MoveConfig{})
+	report, err := w.move("us", cells.MoveConfig{Linger: calledLinger})
 	stop()
 	callers.Wait()
 	pgtest.Must(t, err)
