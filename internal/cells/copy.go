@@ -135,9 +135,8 @@ type hashes struct {
 }
 
 func readHashes(ctx context.Context, tx pgx.Tx, sql string, args ...any) *hashes {
-	h := &hashes{}
-	h.rows, h.err = tx.Query(ctx, sql, args...) //nolint:rowserrcheck // next checks it
-	return h
+	rows, err := tx.Query(ctx, sql, args...) //nolint:rowserrcheck // next checks it
+	return &hashes{rows: rows, err: err}
 }
 
 func (h *hashes) next() {
