@@ -121,16 +121,29 @@ func (a *Authenticator) Authenticate(ctx context.Context, plaintext string) (Pri
 		return age <= max(a.cacheFor, 0)
 	}
 	hash := hashOf(plaintext)
-	for _, cache := range []*recent[answer]{a.valid, a.unknown} {
-		if ans, ok := cache.get(hash); ok && fresh(ans) && a.cacheFor > 0 {
-			return ans.principal, ans.err
+	cached := func() (answer, bool) {
+		for _, cache := range []*recent[answer]{a.valid, a.unknown} {
+			if ans, ok := cache.get(hash); ok && fresh(ans) && a.cacheFor > 0 {
+				return ans, true
+			}
 		}
+		return answer{}, false
+	}
+	if ans, ok := cached(); ok {
+		return ans.principal, ans.err
+	}
+	// A query may have ended since.
+	query := func() (any, error) {
+		if ans, ok := cached(); ok {
+			return ans, nil
+		}
+		return a.lookUp(ctx, hash)
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return Principal{}, fmt.Errorf("authenticate: %w", ctx.Err())
-		case done := <-a.lookups.DoChan(string(hash[:]), func() (any, error) { return a.lookUp(ctx, hash) }):
+		case done := <-a.lookups.DoChan(string(hash[:]), query):
 			if done.Err != nil {
 				return Principal{}, done.Err
 			}
