@@ -165,7 +165,12 @@ func (m *mover) activate(ctx context.Context) error {
 	})
 }
 
-// sameCount repairs a table if the cells do not have equally many rows of it.
+// comparedMax is how many rows of a table are compared in the pause although both
+// cells have equally many.
+const comparedMax = 10_000
+
+// sameCount compares a small table, and repairs a larger one if the cells do not
+// have equally many rows of it.
 func (m *mover) sameCount(ctx context.Context, old, young pgx.Tx, t *table) error {
 	var ours, theirs int64
 	if err := old.QueryRow(ctx, t.countSQL(), m.tenantID).Scan(&ours); err != nil {
@@ -174,7 +179,7 @@ func (m *mover) sameCount(ctx context.Context, old, young pgx.Tx, t *table) erro
 	if err := young.QueryRow(ctx, t.countSQL(), m.tenantID).Scan(&theirs); err != nil {
 		return err
 	}
-	if ours == theirs {
+	if ours == theirs && ours > comparedMax {
 		return nil
 	}
 	return m.repair(ctx, old, young, t, true)
