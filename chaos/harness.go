@@ -102,7 +102,7 @@ func (t *harness) printf(format string, args ...any) { fmt.Fprintf(t.stderr, for
 // environment is the environment of every program.
 func (t *harness) environment(url string) []string {
 	env := []string{"DATABASE_URL=" + url, "SWEEP_SCHEDULE=@every 2s", "PURGE_SCHEDULE=@every 10s", "LOG_LEVEL=info", "GORACE=halt_on_error=0",
-		"DATABASE_WAIT_MAX=" + t.timeout(15*time.Second).String()}
+		"DATABASE_WAIT_MAX=" + t.timeout(15*time.Second).String(), "STOP_WITHIN=" + t.timeout(9*time.Second).String()}
 	if t.upgrade != "" {
 		env = append(env, "REQUEST_RETENTION=8760h")
 	}
@@ -140,7 +140,7 @@ func (t *harness) startPrograms(ctx context.Context) error {
 		p := stage.NewProgram(name, address, t.program(t.first(), kind(name)), env, t.exited)
 		p.StopWithin = t.timeout(stopWithin)
 		if t.rollout || t.upgrade != "" {
-			p.StopWithin = rolloutStop
+			p.StopWithin = t.timeout(rolloutStop)
 		}
 		if p.Log.To, err = t.logFile(name); err != nil {
 			return err
