@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,7 +65,7 @@ func serve(t *testing.T, answers ...func(http.ResponseWriter)) (*script, *client
 	s := &script{answers: answers}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	shop, err := client.New(client.Config{URLs: []string{server.URL + "/"}, Key: "hf_key", RetryFor: 20 * time.Second, Retrying: s.retrying})
+	shop, err := client.New(client.Config{URLs: []string{server.URL + "/"}, Key: "hf_key", RetryFor: 5 * time.Minute, Retrying: s.retrying})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,26 +108,41 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 	}
 }
 
+// refusing answers every call 503, without a connection, unless its context has
+// ended.
+type refusing struct{}
+
+func (refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := context.Cause(r.Context()); err != nil {
+		return nil, err
+	}
+	w := httptest.NewRecorder()
+	later(http.StatusServiceUnavailable)(w)
+	return w.Result(), nil
+}
+
 func TestRetriesEnd(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { later(503)(w) }))
-	t.Cleanup(server.Close)
-	var s script
-	shop, err := client.New(client.Config{URLs: []string{server.URL}, Key: "hf_key", RetryFor: 50 * time.Millisecond, Retrying: s.retrying})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(shop.Close)
-	_, err = shop.Stock(t.Context(), "hat")
-	if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Status != 503 || s.retries.Load() == 0 {
-		t.Errorf("%v after %d retries", err, s.retries.Load())
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	enough := errors.New("enough")
-	cancel(enough)
-	if _, err := shop.Stock(ctx, "hat"); !errors.Is(err, enough) {
-		t.Errorf("after its context ended: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var s script
+		shop, err := client.New(client.Config{URLs: []string{"http://shop"}, Key: "hf_key", RetryFor: time.Minute,
+			HTTP: &http.Client{Transport: refusing{}}, Retrying: s.retrying})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		_, err = shop.Stock(t.Context(), "hat")
+		took := time.Since(began)
+		if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Status != 503 || s.retries.Load() < 40 || took < time.Minute || took > 63*time.Second {
+			t.Errorf("%v after %d retries and %s", err, s.retries.Load(), took)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		enough := errors.New("enough")
+		cancel(enough)
+		if _, err := shop.Stock(ctx, "hat"); !errors.Is(err, enough) {
+			t.Errorf("after its context ended: %v", err)
+		}
+	})
 }
 
 func TestWaitAsksUntilFinished(t *testing.T) {
