@@ -18,37 +18,21 @@ const (
 // growth compares a database that has the finished rows of a week with an empty
 // one.
 func (b *bench) growth(ctx context.Context) ([]Measure, error) {
-	empty, err := b.newEnvironment(ctx)
+	empty, full, err := b.emptyAndFull(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer empty.close()
-	full, err := b.newEnvironment(ctx)
-	if err != nil {
-		return nil, err
-	}
 	defer full.close()
-	if err := full.reset(ctx, max(sweepVariants, b.variants), true); err != nil {
+	for from := 1; from <= b.rows; from += ageChunk {
+		if err := b.age(ctx, full, from, min(from+ageChunk-1, b.rows), "6 days", "5 days"); err != nil {
+			return nil, err
+		}
+	}
+	if err := full.settle(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.age(ctx, full); err != nil {
-		return nil, err
-	}
-	if err := b.checkpoint(ctx); err != nil {
-		return nil, err
-	}
-	// The first write to a page after a checkpoint logs the whole page. A
-	// checkpoint every few seconds would charge an old database for that a
-	// hundred times as often as a server does.
-	b.writesOn = true
-	defer func() { b.writesOn = false }()
-	// Neither database is emptied between repetitions: files that grow a second
-	// time take memory that the machine has at hand, which here halves the
-	// price of a new page.
-	if err := empty.reset(ctx, max(sweepVariants, b.variants), true); err != nil {
-		return nil, err
-	}
-	c, err := b.compare(ctx, b.drainOn(empty, emptyDrain), b.drainOn(full, fullDrain),
+	c, err := b.compareAges(ctx, b.drainOn(empty, emptyDrain), b.drainOn(full, fullDrain),
 		b.sweepContender(empty, emptySweep, false), b.sweepContender(full, fullSweep, false))
 	if err != nil {
 		return nil, err
@@ -60,13 +44,49 @@ func (b *bench) growth(ctx context.Context) ([]Measure, error) {
 	return measures, nil
 }
 
+// emptyAndFull makes two databases with the same stocks, of which one will be
+// filled.
+func (b *bench) emptyAndFull(ctx context.Context) (empty, full *environment, err error) {
+	if empty, err = b.newEnvironment(ctx); err != nil {
+		return nil, nil, err
+	}
+	if full, err = b.newEnvironment(ctx); err != nil {
+		empty.close()
+		return nil, nil, err
+	}
+	for _, g := range []*environment{empty, full} {
+		if err := g.reset(ctx, max(sweepVariants, b.variants), true); err != nil {
+			empty.close()
+			full.close()
+			return nil, nil, err
+		}
+	}
+	return empty, full, nil
+}
+
+// compareAges compares contenders on an empty and on a full database.
+func (b *bench) compareAges(ctx context.Context, contenders ...*contender) (comparison, error) {
+	if err := b.checkpoint(ctx); err != nil {
+		return nil, err
+	}
+	// The first write to a page after a checkpoint logs the whole page. A
+	// checkpoint every few seconds would charge an old database for that a
+	// hundred times as often as a server does.
+	b.writesOn = true
+	defer func() { b.writesOn = false }()
+	// Neither database is emptied between repetitions: files that grow a second
+	// time take memory that the machine has at hand, which here halves the
+	// price of a new page.
+	return b.compare(ctx, contenders...)
+}
+
 // drainOn is the drain on a database that keeps its rows.
 func (b *bench) drainOn(g *environment, name string) *contender {
 	var before counts
 	return &contender{
 		name: name,
 		prepare: func(ctx context.Context) (err error) {
-			if before, err = countRows(ctx, g.db); err != nil {
+			if before, err = countRows(ctx, g.unbounded); err != nil {
 				return err
 			}
 			return g.queue(ctx, lanes.Hot, g.slot, b.work(drainName, b.long), firstOf)
@@ -77,7 +97,7 @@ func (b *bench) drainOn(g *environment, name string) *contender {
 			return s, err
 		},
 		check: func(ctx context.Context, s sample) error {
-			after, err := countRows(ctx, g.db)
+			after, err := countRows(ctx, g.unbounded)
 			want := before
 			want.done, want.held, want.audited, want.reserved = before.done+s.count, before.held+s.count, before.audited+s.count, before.reserved+s.count
 			if err == nil && after != want {
@@ -89,15 +109,15 @@ func (b *bench) drainOn(g *environment, name string) *contender {
 }
 
 const (
-	// ageSQL makes finished requests of a week, one in two for the hot variant,
-	// their reservations, committed or expired, and two audit rows for each.
+	// ageSQL makes finished requests, one in two for the hot variant, their
+	// reservations, committed or expired, and two audit rows for each.
 	ageSQL = `
 WITH old AS MATERIALIZED (
-    SELECT n, t.at, 'cart-' || md5('c' || n) AS cart_id, n % 2 = 0 AS hot,
+    SELECT n, t.at, t.at + CASE WHEN n % 10 < 3 THEN interval '5 minutes' ELSE interval '15 minutes' END AS ended_at, 'cart-' || md5('c' || n) AS cart_id, n % 2 = 0 AS hot,
            CASE WHEN n % 2 = 0 THEN 'variant-0' ELSE 'variant-' || 1 + n % greatest($4::bigint - 1, 1) END AS variant_id,
            (lpad(to_hex((extract(epoch FROM t.at) * 1000)::bigint), 12, '0') || '7' || substr(md5('i' || n), 1, 3) || '8' || substr(md5('i' || n), 4, 15))::uuid AS id
     FROM generate_series($2::bigint, $3::bigint) AS n,
-         LATERAL (SELECT now() - interval '6 days' + n * (interval '5 days' / $5::bigint) AS at) t
+         LATERAL (SELECT now() - $7::interval + n * ($8::interval / $5::bigint) AS at) t
 ), asked AS (
     INSERT INTO reservation_requests (tenant_id, request_id, created_at, updated_at, quantity, lane, slot, status, cart_id, variant_id)
     SELECT $1, id, at, at + interval '20 milliseconds', 1, CASE WHEN hot THEN 'hot' ELSE 'normal' END,
@@ -108,14 +128,14 @@ WITH old AS MATERIALIZED (
     INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, status, release_reason,
                               first_held_at, held_at, expires_at, ended_at)
     SELECT $1, id, 'inventory.variant', variant_id, cart_id, 1, CASE WHEN n % 10 < 3 THEN 'committed' ELSE 'expired' END,
-           CASE WHEN n % 10 < 3 THEN NULL ELSE 'ttl' END, at, at, at + interval '15 minutes', at + interval '15 minutes'
+           CASE WHEN n % 10 < 3 THEN NULL ELSE 'ttl' END, at, at, at + interval '15 minutes', ended_at
     FROM old
     ORDER BY n
 )
 INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, created_at, resource_kind, resource_key, holder_id, quantity, expires_at, release_reason)
-SELECT $1, id, action, CASE action WHEN 'reservation.held' THEN 'anonymous' ELSE 'job' END, at, 'inventory.variant', variant_id, cart_id, 1,
+SELECT $1, id, action, CASE action WHEN 'reservation.held' THEN 'anonymous' ELSE 'job' END, CASE action WHEN 'reservation.held' THEN at ELSE ended_at END, 'inventory.variant', variant_id, cart_id, 1,
        at + interval '15 minutes', CASE action WHEN 'reservation.expired' THEN 'ttl' END
-FROM old, unnest(ARRAY['reservation.held', 'reservation.expired']) AS action
+FROM old, unnest(ARRAY['reservation.held', CASE WHEN n % 10 < 3 THEN 'reservation.committed' ELSE 'reservation.expired' END]) AS action
 ORDER BY n`
 	ageChunk = 100_000
 )
@@ -135,27 +155,31 @@ ON CONFLICT (resource_kind) DO NOTHING`
 // of its transaction.
 const raisedMarksSQL = `UPDATE lane_slots SET low_water = (SELECT max(sequence) FROM reservation_requests)`
 
-// age inserts the finished rows, moves the marks as the programs would have done
-// meanwhile, and vacuums.
-func (b *bench) age(ctx context.Context, g *environment) error {
-	// A chunk takes longer than the programs' statement_timeout.
-	db, err := openPool(ctx, g.url, 1, map[string]string{"jit": "off", "synchronous_commit": "off"})
-	if err != nil {
-		return err
+// soldStockSQL takes out of the stocks what the finished rows have committed.
+const soldStockSQL = `
+UPDATE inventory_stocks s
+SET stock = s.stock - sold.units
+FROM (SELECT tenant_id, resource_key, count(*) AS units FROM audit_log WHERE action = 'reservation.committed' GROUP BY tenant_id, resource_key) sold
+WHERE s.tenant_id = sold.tenant_id AND s.variant_id = sold.resource_key`
+
+// age inserts the finished rows from one number to another. All rows are spread
+// over a span that began the given time ago.
+func (b *bench) age(ctx context.Context, g *environment, from, to int, began, span string) error {
+	if _, err := g.unbounded.Exec(ctx, ageSQL, g.tenant, from, to, b.variants, b.rows, g.slot, began, span); err != nil {
+		return fmt.Errorf("fill in finished rows: %w", err)
 	}
-	defer db.Close()
-	for from := 1; from <= b.rows; from += ageChunk {
-		to := min(from+ageChunk-1, b.rows)
-		if _, err := db.Exec(ctx, ageSQL, g.tenant, from, to, b.variants, b.rows, g.slot); err != nil {
-			return fmt.Errorf("fill in finished rows: %w", err)
-		}
-		b.progress("filled in %s finished rows", group(fmt.Sprint(to)))
-	}
+	b.progress("filled in %s finished rows", group(fmt.Sprint(to)))
+	return nil
+}
+
+// settle moves the stocks and the marks as the programs would have done meanwhile,
+// and vacuums.
+func (g *environment) settle(ctx context.Context) error {
 	for _, sql := range []string{
-		`VACUUM (ANALYZE) reservation_requests, reservations, audit_log, inventory_stocks`,
+		soldStockSQL, `VACUUM (ANALYZE) reservation_requests, reservations, audit_log, inventory_stocks`,
 		endedMarksSQL, endedMarkSQL, raisedMarksSQL,
 	} {
-		if _, err := db.Exec(ctx, sql); err != nil {
+		if _, err := g.unbounded.Exec(ctx, sql); err != nil {
 			return err
 		}
 	}

@@ -72,7 +72,7 @@ SELECT (SELECT count(*) FROM reservations WHERE tenant_id = $1 AND status = 'exp
 type expiredRows struct{ expired, audited, reserved, held int64 }
 
 func (g *environment) countExpired(ctx context.Context) (r expiredRows, err error) {
-	err = g.db.QueryRow(ctx, countExpiredSQL, g.tenant).Scan(&r.expired, &r.audited, &r.reserved, &r.held)
+	err = g.unbounded.QueryRow(ctx, countExpiredSQL, g.tenant).Scan(&r.expired, &r.audited, &r.reserved, &r.held)
 	return r, err
 }
 
