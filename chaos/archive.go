@@ -48,14 +48,14 @@ const (
 // fill inserts the given number of finished requests. Then it vacuums the
 // tables and makes a checkpoint, as in an old installation.
 func (t *harness) fill(ctx context.Context) error {
-	tenant, err := tenants.Ensure(ctx, t.db, "archive")
+	tenant, err := tenants.Ensure(ctx, t.db(), "archive")
 	if err != nil {
 		return err
 	}
 	began, reported := time.Now(), time.Now()
 	for n := 1; n <= t.rows; n += archiveBatch {
 		last := min(n+archiveBatch-1, t.rows)
-		if _, err := t.db.Exec(ctx, archiveSQL, tenant.TenantID, n, last, archiveSpan/time.Duration(t.rows)); err != nil {
+		if _, err := t.db().Exec(ctx, archiveSQL, tenant.TenantID, n, last, archiveSpan/time.Duration(t.rows)); err != nil {
 			return fmt.Errorf("make finished requests: %w", err)
 		}
 		if time.Since(reported) > time.Second || last == t.rows {
@@ -64,7 +64,7 @@ func (t *harness) fill(ctx context.Context) error {
 		}
 	}
 	for _, sql := range []string{archiveMarksSQL, `VACUUM (ANALYZE) reservation_requests`, `VACUUM (ANALYZE) reservations`, `CHECKPOINT`} {
-		if _, err := t.db.Exec(ctx, sql); err != nil {
+		if _, err := t.db().Exec(ctx, sql); err != nil {
 			return fmt.Errorf("vacuum the finished requests: %w", err)
 		}
 	}

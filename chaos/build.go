@@ -56,6 +56,15 @@ func (t *harness) build(ctx context.Context) error {
 	return t.compile(ctx, newVersion, "")
 }
 
+// sources are the programs that a storm needs.
+func (t *harness) sources() []string {
+	programs := []string{module + "/cmd/api", module + "/cmd/worker", module + "/cmd/oneshot"}
+	if t.cells > 0 {
+		programs = append(programs, module+"/cmd/holdfast")
+	}
+	return programs
+}
+
 // compile builds a version from the source in a folder of the module, as the
 // Dockerfile does; "" is the current folder.
 func (t *harness) compile(ctx context.Context, version, source string, more ...string) error {
@@ -64,7 +73,7 @@ func (t *harness) compile(ctx context.Context, version, source string, more ...s
 	if t.race {
 		args = append(args, "-race")
 	}
-	cmd := exec.CommandContext(ctx, "go", append(args, module+"/cmd/api", module+"/cmd/worker", module+"/cmd/oneshot")...)
+	cmd := exec.CommandContext(ctx, "go", append(args, t.sources()...)...)
 	cmd.Dir = source
 	if !t.race {
 		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")

@@ -36,9 +36,22 @@ type harness struct {
 	closed   map[string]*atomic.Bool // by program: in a rollout, set while no call is sent to it
 	postgres *stage.Postgres
 	programs map[string]*stage.Program
-	files    []*os.File    // the files of the logs, if logs are kept
-	db       *pgxpool.Pool // a pool of the harness, affected only by faults of Postgres
-	url      string        // for the one-shot program, affected by the same faults
+	files    []*os.File      // the files of the logs, if logs are kept
+	own      *stage.Route    // of the harness and the one-shot program, affected only by faults of Postgres
+	dbs      []*pgxpool.Pool // of the harness, by cell; one without cells
+}
+
+// db is the pool of the first cell.
+func (t *harness) db() *pgxpool.Pool { return t.dbs[0] }
+
+// databases are the databases of the cells, which have their names; without cells
+// there is one.
+func (t *harness) databases() []string {
+	names := []string{stage.Database}
+	for i := 2; i <= t.cells; i++ {
+		names = append(names, stage.Database+strconv.Itoa(i))
+	}
+	return names
 }
 
 // rolloutStop is how long Cloud Run waits between SIGTERM and SIGKILL.
@@ -73,20 +86,22 @@ func open(ctx context.Context, o options, stderr io.Writer) (_ *harness, err err
 	if err != nil {
 		return nil, err
 	}
-	if t.postgres, err = stage.StartPostgres(ctx, t.dir, t.wire, log); err != nil {
+	if t.postgres, err = stage.StartPostgres(ctx, t.dir, t.wire, log, t.databases()[1:]...); err != nil {
 		return nil, err
 	}
 	t.postgres.Log.Forget() // the errors of connections that it rejected while it started
-	own, err := t.wire.NewRoute()
-	if err != nil {
+	if t.own, err = t.wire.NewRoute(); err != nil {
 		return nil, err
 	}
-	t.url = t.postgres.URL(own)
 	if out, err := t.oneshot(ctx, t.first(), "migrate"); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
-	if t.db, err = pgxpool.New(ctx, t.url+"&pool_max_conns=6&application_name=chaos"); err != nil {
-		return nil, err
+	for _, name := range t.databases() {
+		db, err := pgxpool.New(ctx, t.postgres.URL(t.own, name)+"&pool_max_conns=6&application_name=chaos")
+		if err != nil {
+			return nil, err
+		}
+		t.dbs = append(t.dbs, db)
 	}
 	if t.upgrade != "" {
 		if err := t.fill(ctx); err != nil {
@@ -99,10 +114,18 @@ func open(ctx context.Context, o options, stderr io.Writer) (_ *harness, err err
 
 func (t *harness) printf(format string, args ...any) { fmt.Fprintf(t.stderr, format+"\n", args...) }
 
-// environment is the environment of every program.
-func (t *harness) environment(url string) []string {
-	env := []string{"DATABASE_URL=" + url, "SWEEP_SCHEDULE=@every 2s", "PURGE_SCHEDULE=@every 10s", "LOG_LEVEL=info", "GORACE=halt_on_error=0",
-		"DATABASE_WAIT_MAX=" + t.timeout(15*time.Second).String(), "STOP_WITHIN=" + t.timeout(9*time.Second).String()}
+// environment is the environment of a program that connects through a route.
+func (t *harness) environment(route *stage.Route) []string {
+	databases := "DATABASE_URL=" + t.postgres.URL(route, stage.Database)
+	if t.cells > 0 {
+		var list []string
+		for _, name := range t.databases() {
+			list = append(list, name+"="+t.postgres.URL(route, name))
+		}
+		databases = "CELLS=" + strings.Join(list, ",")
+	}
+	env := []string{databases, "SWEEP_SCHEDULE=@every 2s", "PURGE_SCHEDULE=@every 10s", "LOG_LEVEL=info", "GORACE=halt_on_error=0",
+		"DATABASE_WAIT_MAX=" + t.timeout(15*time.Second).String(), "STOP_WITHIN=" + min(t.timeout(9*time.Second), 10*time.Minute).String()}
 	if t.upgrade != "" {
 		env = append(env, "REQUEST_RETENTION=8760h")
 	}
@@ -115,11 +138,16 @@ func (t *harness) environment(url string) []string {
 // oneshot runs one command of a version's one-shot program and returns its
 // output.
 func (t *harness) oneshot(ctx context.Context, version, pass string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, t.program(version, "oneshot"), pass)
-	cmd.Env = t.environment(t.url)
+	return t.command(ctx, version, "oneshot", pass)
+}
+
+// command runs a program that ends by itself, and returns its output.
+func (t *harness) command(ctx context.Context, version, program string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, t.program(version, program), args...)
+	cmd.Env = t.environment(t.own)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return out, fmt.Errorf("oneshot %s: %w", pass, err)
+		return out, fmt.Errorf("%s %s: %w", program, strings.Join(args, " "), err)
 	}
 	return out, nil
 }
@@ -135,7 +163,7 @@ func (t *harness) startPrograms(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		env := append(t.environment(t.postgres.URL(route)), "PORT="+strconv.Itoa(port))
+		env := append(t.environment(route), "PORT="+strconv.Itoa(port))
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		p := stage.NewProgram(name, address, t.program(t.first(), kind(name)), env, t.exited)
 		p.StopWithin = t.timeout(stopWithin)
@@ -193,6 +221,8 @@ const (
 	ruleCrash  = "no panic and no data race"
 	ruleReady  = "everything is ready soon after the storm"
 	ruleDrain  = "everything is decided soon after the storm"
+	ruleMove   = "a move of a tenant ends, if it is repeated after faults"
+	ruleCells  = "cells verify finds nothing"
 	ruleServed = "a rollout leaves at most 1 % of the calls without an answer other than 503"
 )
 
@@ -237,12 +267,12 @@ func ask(ctx context.Context, client *http.Client, address string) error {
 // shops creates the tenants and their keys.
 func (t *harness) shops(ctx context.Context) (shops []*traffic.Tenant, err error) {
 	for i := range tenantCount {
-		name := fmt.Sprint("shop ", i+1)
-		tenant, err := tenants.Ensure(ctx, t.db, name)
+		name, db := fmt.Sprint("shop ", i+1), t.dbs[i%len(t.dbs)]
+		tenant, err := tenants.Ensure(ctx, db, name)
 		if err != nil {
 			return nil, err
 		}
-		key, _, err := tenants.CreateKey(ctx, t.db, tenant.TenantID, "chaos", []tenants.Scope{tenants.ScopeCart, tenants.ScopeStock})
+		key, _, err := tenants.CreateKey(ctx, db, tenant.TenantID, "chaos", []tenants.Scope{tenants.ScopeCart, tenants.ScopeStock})
 		if err != nil {
 			return nil, err
 		}
@@ -257,8 +287,8 @@ func (t *harness) close() error {
 	for _, p := range t.programs {
 		errs = append(errs, p.Close())
 	}
-	if t.db != nil {
-		t.db.Close()
+	for _, db := range t.dbs {
+		db.Close()
 	}
 	t.wire.Close()
 	if t.postgres != nil {

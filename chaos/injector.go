@@ -30,9 +30,13 @@ type injector struct {
 	// after the other, however long each takes.
 	replacing sync.Mutex
 
+	// moving is locked while a tenant is moved.
+	moving sync.Mutex
+
 	mu     sync.Mutex
 	active map[string]int // active faults, by the API that they affect
 	now    []string       // the active faults
+	moved  int            // the number of moves of tenants
 	late   int            // the number of programs that ended with an error in an outage
 	// samples is the number of times that the stocks were read
 	samples int
@@ -178,7 +182,7 @@ func (b *injector) act(ctx context.Context, f stage.Fault) error {
 	case stage.KillBackend:
 		return b.killBackend(ctx)
 	case stage.EndSessions:
-		_, err := b.db.Exec(ctx, endSessionsSQL)
+		_, err := b.db().Exec(ctx, endSessionsSQL)
 		return ignoreOutage(err)
 	case stage.LockStock:
 		return b.lockStock(ctx, f)
@@ -188,6 +192,8 @@ func (b *injector) act(ctx context.Context, f stage.Fault) error {
 		return b.sweep(ctx)
 	case stage.Migrate:
 		return b.migrate(ctx, f)
+	case stage.Move:
+		return b.move(ctx)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,6 +23,7 @@ type options struct {
 	without  string // kinds of faults, separated by commas, that are left out
 	upgrade  string // the revision to upgrade from, or sameRevision; empty: none
 	rows     int    // the number of finished requests before an upgrade
+	cells    int    // 0: one database without a name
 	metered  bool
 	race     bool
 	slowdown int
@@ -43,6 +45,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.without, "without", "", "kinds of faults, separated by commas, that are left out of the plan; the others stay the same")
 	f.StringVar(&o.upgrade, "upgrade", "", "begin with the programs of this git revision, then migrate and replace them, and inject no other fault; . is the checkout, upgraded to itself with one additional migration")
 	f.IntVar(&o.rows, "rows", 2_000_000, "number of finished requests before an upgrade")
+	f.IntVar(&o.cells, "cells", 0, "number of cells among which tenants are moved during the storm, by a program that is killed now and then; 0: one database")
 	f.BoolVar(&o.metered, "metered", false, "run with METERED_COMMANDS_ENABLED and rates that are never reached")
 	f.BoolVar(&o.race, "race", false, "build the programs with the race detector")
 	f.IntVar(&o.slowdown, "slowdown", 1, "factor by which timeouts are multiplied, for a busy machine")
@@ -59,6 +62,10 @@ func (o *options) check() error {
 		return errors.New("-rollout and -upgrade exclude each other")
 	case o.without != "" && (o.rollout || o.upgrade != ""):
 		return errors.New("-without excludes -rollout and -upgrade")
+	case o.cells != 0 && (o.cells < 2 || o.cells > 9):
+		return errors.New("-cells must be between 2 and 9, or 0")
+	case o.cells != 0 && (o.rollout || o.upgrade != ""):
+		return errors.New("-cells excludes -rollout and -upgrade")
 	case o.unknown() != "":
 		return fmt.Errorf("-without: there is no fault %q", o.unknown())
 	case o.rows < 0 || o.rows > 100_000_000:
@@ -78,6 +85,10 @@ func (o *options) plan() []stage.Fault {
 		return stage.Rollout(o.length)
 	default:
 		plan := stage.Plan(o.seed, o.length)
+		if o.cells > 0 {
+			plan = append(plan, stage.Moves(o.length)...)
+			slices.SortStableFunc(plan, func(a, b stage.Fault) int { return cmp.Compare(a.At, b.At) })
+		}
 		return slices.DeleteFunc(plan, func(f stage.Fault) bool { return slices.Contains(o.leftOut(), f.Kind) })
 	}
 }
@@ -109,9 +120,13 @@ func (o *options) again() string {
 		return fmt.Sprintf(" -upgrade %s -rows %d", o.upgrade, o.rows)
 	case o.rollout:
 		return " -rollout"
-	case o.without != "":
-		return " -without " + o.without
-	default:
-		return ""
 	}
+	var again string
+	if o.cells > 0 {
+		again = fmt.Sprint(" -cells ", o.cells)
+	}
+	if o.without != "" {
+		again += " -without " + o.without
+	}
+	return again
 }

@@ -34,6 +34,7 @@ type report struct {
 	Recoveries   int                           `json:"recoveries"`
 	Recovery     float64                       `json:"median_recovery_seconds"`
 	WorstRecover float64                       `json:"worst_recovery_seconds"`
+	Moved        int                           `json:"tenants_moved,omitempty"`
 	StoppedIn    int                           `json:"stopped_with_an_error_in_an_outage"`
 	Calls        map[string]traffic.VerbReport `json:"calls"`
 	Logs         map[string]stage.Volume       `json:"logs"`
@@ -67,7 +68,7 @@ func (r *report) gather(t *harness, b *injector, calls *traffic.Traffic) {
 		r.counts[name] = r.Logs[name].Counts
 	}
 	r.Sent, r.Acknowledged, r.Decided = calls.Record.Counts()
-	r.Samples, r.StoppedIn = b.samples, b.late
+	r.Samples, r.StoppedIn, r.Moved = b.samples, b.late, b.moved
 	r.WorstAdd = calls.WorstAdd().Seconds()
 	count, median, worst := calls.Recovery.Sum()
 	r.Recoveries, r.Recovery, r.WorstRecover = count, median.Seconds(), worst.Seconds()
@@ -97,6 +98,9 @@ func (r *report) print(w io.Writer, asJSON bool) error {
 	for _, lane := range slices.Sorted(maps.Keys(r.Decisions)) {
 		d := r.Decisions[lane]
 		fmt.Fprintf(&out, "%d adds to the %s lane of variants that no fault kept locked: decided %.1f ms after they were accepted at p50, %.1f ms at p99\n", d.Adds, lane, d.P50MS, d.P99MS)
+	}
+	if r.options.cells > 0 {
+		fmt.Fprintf(&out, "%d moves of tenants among %d cells\n", r.Moved, r.options.cells)
 	}
 	if r.Upgrade != nil {
 		r.Upgrade.print(&out)

@@ -40,7 +40,7 @@ FOR UPDATE`
 // possible one that runs a statement.
 func (b *injector) killBackend(ctx context.Context) error {
 	var pid int
-	err := b.db.QueryRow(ctx, anySessionSQL).Scan(&pid)
+	err := b.db().QueryRow(ctx, anySessionSQL).Scan(&pid)
 	switch {
 	case err == nil:
 		return b.postgres.KillProcess(pid)
@@ -93,7 +93,7 @@ func (b *injector) lockRows(ctx context.Context, f stage.Fault) error {
 func (b *injector) keepLocked(ctx context.Context, f stage.Fault, statements map[string]any) error {
 	began := time.Now() // the server runs on this machine
 	locked := make(map[traffic.StockRef]bool)
-	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, b.db(), func(tx pgx.Tx) error {
 		for sql, argument := range statements {
 			rows, _ := tx.Query(ctx, sql, argument)
 			refs, err := pgx.CollectRows(rows, pgx.RowToStructByPos[traffic.StockRef])
@@ -167,7 +167,7 @@ func (b *injector) accepting(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout(recoveryMax))
 	defer cancel()
 	for {
-		err := b.db.Ping(ctx)
+		err := b.db().Ping(ctx)
 		if err == nil {
 			return nil
 		}

@@ -130,10 +130,12 @@ func (t *harness) runTraffic(ctx context.Context, b *injector, calls *traffic.Tr
 func (t *harness) watch(ctx context.Context, b *injector, calls *traffic.Traffic) {
 	began, reported := time.Now(), time.Now()
 	for sleep.For(ctx, sampleEvery) == nil {
-		if check.Sample(ctx, t.db, t.findings) {
-			b.mu.Lock()
-			b.samples++
-			b.mu.Unlock()
+		for _, db := range t.dbs {
+			if check.Sample(ctx, db, t.findings) {
+				b.mu.Lock()
+				b.samples++
+				b.mu.Unlock()
+			}
 		}
 		if time.Since(reported) < time.Second {
 			continue
@@ -158,34 +160,62 @@ func (t *harness) after(ctx context.Context, r *report, b *injector, calls *traf
 	r.drained = time.Since(began)
 	t.printf("decided after %.1fs; checking", r.drained.Seconds())
 	r.reread = calls.RereadAll(ctx, spotChecks)
-	check.Sample(ctx, t.db, t.findings)
-	r.Decisions, err = check.DecisionTimes(ctx, t.db, shops, b.locks)
-	if err != nil {
-		return err
+	r.Decisions = make(map[string]check.Decisions)
+	for i, db := range t.dbs {
+		check.Sample(ctx, db, t.findings)
+		lanes, err := check.DecisionTimes(ctx, db, shops, b.locks)
+		if err != nil {
+			return err
+		}
+		for lane, times := range lanes {
+			if t.cells > 0 {
+				lane = t.databases()[i] + " " + lane
+			}
+			r.Decisions[lane] = times
+		}
 	}
-	r.Checked, err = check.All(ctx, t.db, calls.Record.Facts(), shops, t.findings)
+	if t.cells > 0 {
+		if out, err := t.command(ctx, newVersion, "holdfast", "cells", "verify"); err != nil {
+			t.findings.Add(ruleCells, "%v: %s", err, out)
+		}
+	}
+	r.Checked, err = check.All(ctx, t.dbs, calls.Record.Facts(), shops, t.findings)
 	return err
 }
 
 // drain waits until every request is decided.
 func (t *harness) drain(ctx context.Context) error {
 	for deadline := time.Now().Add(t.timeout(drainMax)); ; {
-		left, err := check.Unfinished(ctx, t.db)
-		if err != nil {
+		left, stuck, err := t.unfinished(ctx)
+		if err != nil || left == 0 {
 			return err
-		}
-		if left == 0 {
-			return nil
 		}
 		if time.Now().After(deadline) {
-			stuck, err := check.Stuck(ctx, t.db)
 			t.findings.Add(ruleDrain, "%d requests are not decided %s after the storm, such as:\n      %s", left, t.timeout(drainMax), strings.Join(stuck, "\n      "))
-			return err
+			return nil
 		}
 		if err := sleep.For(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
+}
+
+// unfinished counts the requests that are not decided, and describes some.
+func (t *harness) unfinished(ctx context.Context) (left int, stuck []string, err error) {
+	for _, db := range t.dbs {
+		n, err := check.Unfinished(ctx, db)
+		if err != nil {
+			return 0, nil, err
+		}
+		if n > 0 {
+			some, err := check.Stuck(ctx, db)
+			if err != nil {
+				return 0, nil, err
+			}
+			left, stuck = left+n, append(stuck, some...)
+		}
+	}
+	return left, stuck, nil
 }
 
 // stopAll asks every program to end.

@@ -65,3 +65,19 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("%d programs were replaced and %d requests acknowledged: see the report", report.Faults[stage.Stop], report.Acknowledged)
 	}
 }
+
+// TestCellsStorm is TestStorm over three cells, among which tenants are moved.
+func TestCellsStorm(t *testing.T) {
+	t.Parallel()
+	o := options{length: 20 * time.Second, seed: 1, shoppers: 8, slowdown: 40, cells: 3}
+	report, err := runStorm(t.Context(), o, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.print(t.Output(), false); err != nil {
+		t.Error(err)
+	}
+	if !report.OK || report.Moved == 0 || report.Acknowledged == 0 {
+		t.Errorf("%d tenants were moved and %d requests acknowledged: see the report", report.Moved, report.Acknowledged)
+	}
+}

@@ -57,7 +57,7 @@ func (b *injector) migrate(ctx context.Context, f stage.Fault) (err error) {
 		b.upgrading.err = err
 		close(b.upgrading.migrated)
 	}()
-	tx, err := b.db.Begin(ctx)
+	tx, err := b.db().Begin(ctx)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func restartable(t *testing.T) (postgres *stage.Postgres, url string) {
 			t.Error(err)
 		}
 	})
-	through := postgres.URL(route)
+	through := postgres.URL(route, stage.Database)
 	return postgres, through
 }
 

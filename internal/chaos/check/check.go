@@ -54,29 +54,44 @@ type Sum struct {
 	Verbs   int `json:"verbs"`
 }
 
-// All compares all rows of the tenants with the record. The programs must have
-// no work left.
-func All(ctx context.Context, db *pgxpool.Pool, facts traffic.Facts, tenants []*traffic.Tenant, findings *traffic.Findings) (Sum, error) {
+// All compares all rows of the tenants, each in the cell where it is active, with
+// the record. The programs must have no work left.
+func All(ctx context.Context, cells []*pgxpool.Pool, facts traffic.Facts, tenants []*traffic.Tenant, findings *traffic.Findings) (Sum, error) {
 	c := &checker{facts: facts, tenants: tenants, findings: findings}
 	for _, tenant := range tenants {
 		c.tenantIDs = append(c.tenantIDs, tenant.ID)
 	}
 	// The checks need one snapshot, because holds expire meanwhile.
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, db, snapshot, func(tx pgx.Tx) error {
-		for _, read := range []func(context.Context, pgx.Tx) error{c.readRequests, c.readReservations, c.readAudit, c.readStocks} {
-			if err := read(ctx, tx); err != nil {
-				return err
-			}
+	for _, db := range cells {
+		if err := pgx.BeginTxFunc(ctx, db, snapshot, func(tx pgx.Tx) error { return c.read(ctx, tx) }); err != nil {
+			return Sum{}, err
 		}
-		return nil
-	})
-	if err != nil {
-		return Sum{}, err
 	}
 	c.compare()
 	sum := Sum{Requests: len(c.rows), Reservations: len(c.reserved), AuditRows: len(c.record), Ordered: c.ordered, Verbs: len(facts.Verbs)}
-	return sum, c.verify(ctx, db)
+	for _, db := range cells {
+		if err := c.verify(ctx, db); err != nil {
+			return sum, err
+		}
+	}
+	return sum, nil
+}
+
+// read reads the rows of the tenants that are active in one cell.
+func (c *checker) read(ctx context.Context, tx pgx.Tx) error {
+	if c.rows == nil {
+		c.rows, c.keys, c.correlations = make(map[uuid.UUID]requestRow), make(map[keyRef][]uuid.UUID), make(map[string]int)
+		c.reserved = make(map[uuid.UUID]reservationRow)
+		c.decided, c.effects = make(map[uuid.UUID]auditRow), make(map[effect]int)
+		c.stock = make(map[traffic.StockRef]stockRow)
+	}
+	for _, read := range []func(context.Context, pgx.Tx) error{c.readRequests, c.readReservations, c.readAudit, c.readStocks} {
+		if err := read(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compare compares the rows that were read with the record.
@@ -115,7 +130,7 @@ const requestsSQL = `
 SELECT tenant_id, request_id, status, coalesce(reason, ''), cart_id, variant_id, quantity, coalesce(idempotency_key, ''),
        coalesce(correlation_id, ''), attempts, lane, updated_at, parent_id IS NOT NULL
 FROM reservation_requests
-WHERE tenant_id = ANY($1)`
+JOIN active USING (tenant_id)`
 
 type reservationRow struct {
 	ID                      uuid.UUID
@@ -129,10 +144,11 @@ type reservationRow struct {
 const reservationsSQL = `
 SELECT reservation_id, resource_key, holder_id, status, quantity - coalesce(returned_quantity, 0), expires_at, ended_at, tenant_id
 FROM reservations
-WHERE tenant_id = ANY($1)`
+JOIN active USING (tenant_id)`
 
 type auditRow struct {
-	ID, Transaction     int64
+	ID                  int64
+	Transaction         int64 // 0: not known, because the row was copied from another cell
 	TenantID, Target    uuid.UUID
 	Action, Correlation string
 	Variant             string
@@ -143,12 +159,12 @@ type auditRow struct {
 }
 
 const auditSQL = `
-SELECT audit_id, xmin::text::bigint, tenant_id, target_id, action, coalesce(correlation_id, ''),
+SELECT audit_id, CASE WHEN audit_log.created_at < active.arrived_at THEN 0 ELSE audit_log.xmin::text::bigint END, tenant_id, target_id, action, coalesce(correlation_id, ''),
        coalesce(resource_key, after->>'variant_id', ''), coalesce(quantity, (after->>'quantity')::bigint, 0), coalesce((before->>'quantity')::bigint, 0),
        (after->>'stock')::bigint, (after->>'reserved')::bigint,
        (after->>'tracked')::boolean AND NOT (after->>'backorder')::boolean, coalesce(after->>'reason', '')
 FROM audit_log
-WHERE tenant_id = ANY($1)
+JOIN active USING (tenant_id)
 ORDER BY audit_id`
 
 type stockRow struct {
@@ -157,10 +173,13 @@ type stockRow struct {
 	Stock, Reserved int64
 }
 
-const stocksSQL = `SELECT tenant_id, variant_id, stock, reserved FROM inventory_stocks WHERE tenant_id = ANY($1)`
+const stocksSQL = `SELECT tenant_id, variant_id, stock, reserved FROM inventory_stocks JOIN active USING (tenant_id)`
+
+// activeSQL has those of the tenants that are active in this cell.
+const activeSQL = `WITH active AS (SELECT tenant_id, arrived_at FROM tenant_state WHERE tenant_id = ANY($1) AND state = 'active')`
 
 func each[T any](ctx context.Context, tx pgx.Tx, what, sql string, tenantIDs []uuid.UUID, take func(T)) error {
-	rows, err := tx.Query(ctx, sql, tenantIDs)
+	rows, err := tx.Query(ctx, activeSQL+sql, tenantIDs)
 	if err != nil {
 		return fmt.Errorf("read the %s: %w", what, err)
 	}
@@ -176,7 +195,6 @@ func each[T any](ctx context.Context, tx pgx.Tx, what, sql string, tenantIDs []u
 }
 
 func (c *checker) readRequests(ctx context.Context, tx pgx.Tx) error {
-	c.rows, c.keys, c.correlations = make(map[uuid.UUID]requestRow), make(map[keyRef][]uuid.UUID), make(map[string]int)
 	return each(ctx, tx, "requests", requestsSQL, c.tenantIDs, func(r requestRow) {
 		c.rows[r.ID] = r
 		if !r.IsPart { // which has the correlation id of its request
@@ -190,12 +208,10 @@ func (c *checker) readRequests(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (c *checker) readReservations(ctx context.Context, tx pgx.Tx) error {
-	c.reserved = make(map[uuid.UUID]reservationRow)
 	return each(ctx, tx, "reservations", reservationsSQL, c.tenantIDs, func(r reservationRow) { c.reserved[r.ID] = r })
 }
 
 func (c *checker) readAudit(ctx context.Context, tx pgx.Tx) error {
-	c.decided, c.effects = make(map[uuid.UUID]auditRow), make(map[effect]int)
 	return each(ctx, tx, "audit record", auditSQL, c.tenantIDs, func(a auditRow) {
 		c.record = append(c.record, a)
 		if a.Action == "reservation.held" || a.Action == "request.failed" {
@@ -212,7 +228,6 @@ func (c *checker) readAudit(ctx context.Context, tx pgx.Tx) error {
 }
 
 func (c *checker) readStocks(ctx context.Context, tx pgx.Tx) error {
-	c.stock = make(map[traffic.StockRef]stockRow)
 	return each(ctx, tx, "stocks", stocksSQL, c.tenantIDs, func(s stockRow) {
 		c.stock[traffic.StockRef{TenantID: s.TenantID, Variant: s.Variant}] = s
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast/internal/chaos/traffic"
 	"github.com/holdfast/holdfast/internal/pgtest"
@@ -181,7 +182,7 @@ func TestInversions(t *testing.T) {
 func TestAllReadsTheSchema(t *testing.T) {
 	t.Parallel()
 	db, findings := pgtest.New(t), traffic.NewFindings()
-	if _, err := All(t.Context(), db, traffic.Facts{}, nil, findings); err != nil {
+	if _, err := All(t.Context(), []*pgxpool.Pool{db}, traffic.Facts{}, nil, findings); err != nil {
 		t.Fatal(err)
 	}
 	if !Sample(t.Context(), db, findings) || findings.Count() > 0 {

@@ -34,7 +34,7 @@ SELECT r.lane, count(*),
        1000 * percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM r.updated_at - r.created_at)),
        1000 * percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM r.updated_at - r.created_at))
 FROM reservation_requests r
-WHERE r.tenant_id = ANY ($1) AND r.kind = 'add' AND r.reason IS DISTINCT FROM 'cancelled' AND r.updated_at > r.created_at
+WHERE r.tenant_id = ANY ($1) AND EXISTS (SELECT FROM tenant_state t WHERE t.tenant_id = r.tenant_id AND t.state = 'active') AND r.kind = 'add' AND r.reason IS DISTINCT FROM 'cancelled' AND r.updated_at > r.created_at
   AND NOT EXISTS (SELECT
                   FROM unnest($2::uuid[], $3::text[], $4::timestamptz[], $5::timestamptz[]) AS l (tenant_id, variant_id, since, until)
                   WHERE l.tenant_id = r.tenant_id AND l.variant_id = r.variant_id AND l.since < r.updated_at AND l.until > r.created_at)

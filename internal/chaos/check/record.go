@@ -140,6 +140,9 @@ type inversion struct{ first, second decision }
 // One that was granted may be decided after a later one that was out of stock: it
 // waited for the unit of a hold that another transaction had locked, and was the
 // first to get it. That is the exception of the promise.
+//
+// Of those that were copied from another cell the transactions are not known. They
+// are only compared with the later ones.
 func inversions(decided []decision) (wrong []inversion) {
 	latest := time.Unix(0, math.MaxInt64)
 	// The first acknowledged ones in later transactions: of all, and of those
@@ -165,7 +168,7 @@ func inversions(decided []decision) (wrong []inversion) {
 			if before.acked.Before(p.sent) {
 				wrong = append(wrong, inversion{before, p})
 			}
-			if p.unitsHeld && refused.acked.Before(p.sent) {
+			if p.unitsHeld && p.transaction != 0 && refused.acked.Before(p.sent) {
 				wrong = append(wrong, inversion{refused, p})
 			}
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast/holdfast/internal/chaos/traffic"
 )
 
-// oversoldSQL is one statement, so it sees one snapshot.
+// oversoldSQL is one statement, so it sees one snapshot. It leaves out the rows of
+// tenants that arrive in this cell or have left it.
 const oversoldSQL = `
 SELECT s.tenant_id::text, s.variant_id, s.stock, s.reserved, held.quantity
 FROM inventory_stocks AS s
@@ -19,7 +20,8 @@ CROSS JOIN LATERAL (
     FROM reservations AS r
     WHERE r.tenant_id = s.tenant_id AND r.resource_key = s.variant_id AND r.status = 'held'
 ) AS held
-WHERE s.reserved < 0 OR s.reserved <> held.quantity OR (s.reserved > s.stock AND s.tracked AND NOT s.backorder)
+WHERE (s.reserved < 0 OR s.reserved <> held.quantity OR (s.reserved > s.stock AND s.tracked AND NOT s.backorder))
+  AND EXISTS (SELECT FROM tenant_state AS t WHERE t.tenant_id = s.tenant_id AND t.state IN ('active', 'moving'))
 LIMIT 10`
 
 type oversold struct {

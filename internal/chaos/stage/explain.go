@@ -52,6 +52,10 @@ var explanations = []explanation{
 	// A migration timed out waiting for a lock. An admission that times out
 	// answers 503, which an upgrade counts.
 	{"55P03", "canceling statement due to lock timeout", []Kind{Migrate}, time.Second},
+	// The fence of a tenant that has left, or is about to leave, this cell.
+	{"HF001", "", []Kind{Move}, 20 * time.Second},
+	// A fence is made with a lock that waits 50 ms for writers, and is tried again.
+	{"55P03", "canceling statement due to lock timeout", []Kind{Move}, time.Second},
 	// connection_failure and protocol_violation: the connection broke in the
 	// middle.
 	{"08006", "", slices.Concat(losses, stalls), 15 * time.Second},

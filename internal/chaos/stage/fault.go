@@ -56,6 +56,9 @@ const (
 	// Migrate runs the migrations while another transaction that has read the
 	// requests lasts for For. It is not a fault either.
 	Migrate Kind = "migrate"
+	// Move moves a tenant to another cell. It is not a fault either, but its
+	// program is killed some times.
+	Move Kind = "move"
 )
 
 // Targets that are not the name of a program.
@@ -107,7 +110,7 @@ func (k Kind) OnServer() bool { return slices.Contains(servers, k) }
 
 // Hits reports whether the fault can affect calls to the program.
 func (f Fault) Hits(program string) bool {
-	return f.Kind != Sweeps && !f.Kind.OnRows() && f.Kind != Migrate && (f.Target == program || f.Target == All || f.Kind.OnServer())
+	return f.Kind != Sweeps && !f.Kind.OnRows() && f.Kind != Migrate && f.Kind != Move && (f.Target == program || f.Target == All || f.Kind.OnServer())
 }
 
 // CountFaults returns the number of faults of each kind, most first, on one line.

@@ -183,6 +183,17 @@ func Upgrade(length time.Duration) (plan []Fault) {
 	return plan
 }
 
+// movesEvery is the time between the beginnings of two moves.
+const movesEvery = 7 * time.Second
+
+// Moves are the moves of tenants during a storm over several cells.
+func Moves(length time.Duration) (plan []Fault) {
+	for at := warmUp; at < length; at += movesEvery {
+		plan = append(plan, Fault{At: at, Kind: Move, Target: Server})
+	}
+	return plan
+}
+
 // end is the time from which the target can have another fault. It includes a
 // moment for a program to start or for Postgres to recover.
 func (f Fault) end() time.Duration {

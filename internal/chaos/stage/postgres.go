@@ -30,14 +30,14 @@ type Postgres struct {
 	server *pgdev.Server
 }
 
-// database is the name of the database that the programs use.
-const database = "holdfast"
+// Database is the name of the first database.
+const Database = "holdfast"
 
 const stopTimeout = 30 * time.Second
 
-// StartPostgres makes the cluster in a folder and starts it. Its log goes to
-// the writer too, if that is not nil.
-func StartPostgres(ctx context.Context, dir string, w *Wire, log io.Writer) (*Postgres, error) {
+// StartPostgres makes the cluster in a folder and starts it, with Database and
+// the other databases. Its log goes to the writer too, if that is not nil.
+func StartPostgres(ctx context.Context, dir string, w *Wire, log io.Writer, others ...string) (*Postgres, error) {
 	p := &Postgres{dir: dir, wire: w}
 	p.Log.To = log
 	if err := p.Start(ctx); err != nil {
@@ -47,9 +47,14 @@ func StartPostgres(ctx context.Context, dir string, w *Wire, log io.Writer) (*Po
 	if err != nil {
 		return nil, errors.Join(err, p.Stop(syscall.SIGQUIT))
 	}
-	_, err = conn.Exec(ctx, `CREATE DATABASE `+database)
+	for _, name := range append(others, Database) {
+		if _, err = conn.Exec(ctx, `CREATE DATABASE `+pgx.Identifier{name}.Sanitize()); err != nil {
+			err = fmt.Errorf("make the database %s: %w", name, err)
+			break
+		}
+	}
 	if err = errors.Join(err, conn.Close(ctx)); err != nil {
-		return nil, errors.Join(fmt.Errorf("make the database: %w", err), p.Stop(syscall.SIGQUIT))
+		return nil, errors.Join(err, p.Stop(syscall.SIGQUIT))
 	}
 	return p, nil
 }
@@ -69,7 +74,7 @@ func (p *Postgres) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start Postgres: %w", err)
 	}
-	u, err := url.Parse(server.URL(database))
+	u, err := url.Parse(server.URL(Database))
 	if err != nil {
 		return errors.Join(err, server.Stop())
 	}
@@ -107,8 +112,8 @@ func (p *Postgres) Close() error {
 	return errors.Join(p.Stop(syscall.SIGQUIT), os.RemoveAll(p.dir))
 }
 
-// URL is the database's address through a route.
-func (p *Postgres) URL(route *Route) string {
+// URL is a database's address through a route.
+func (p *Postgres) URL(route *Route, database string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	u, err := url.Parse(p.server.URL(database))

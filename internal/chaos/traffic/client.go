@@ -61,7 +61,8 @@ func (r *reply) open() bool {
 
 // harmless reports whether the answer means that the call had no effect.
 func (r *reply) harmless() bool {
-	return r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable && r.code == "overloaded"
+	return r.status == http.StatusTooManyRequests ||
+		r.status == http.StatusServiceUnavailable && (r.code == "overloaded" || r.code == "tenant_moving" || r.code == "cell_unavailable")
 }
 
 const (
