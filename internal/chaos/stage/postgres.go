@@ -27,7 +27,8 @@ type Postgres struct {
 	wire *Wire
 
 	mu     sync.Mutex
-	server *pgdev.Server
+	server *pgdev.Server // nil while it is down
+	url    url.URL       // of Database, at the last start
 }
 
 // Database is the name of the first database.
@@ -80,7 +81,7 @@ func (p *Postgres) Start(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.server = server
+	p.server, p.url = server, *u
 	p.wire.SetUpstream(u.Host)
 	return nil
 }
@@ -116,11 +117,8 @@ func (p *Postgres) Close() error {
 func (p *Postgres) URL(route *Route, database string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	u, err := url.Parse(p.server.URL(database))
-	if err != nil {
-		return "" // Start has parsed it
-	}
-	u.Host = route.Address()
+	u := p.url
+	u.Host, u.Path = route.Address(), "/"+database
 	return u.String()
 }
 
