@@ -30,7 +30,8 @@ type injector struct {
 	// after the other, however long each takes.
 	replacing sync.Mutex
 
-	// moving is locked while a tenant is moved.
+	// moving is locked while a tenant is moved: a move that is due meanwhile is left
+	// out.
 	moving sync.Mutex
 
 	mu     sync.Mutex
@@ -77,6 +78,12 @@ func (b *injector) inflict(ctx context.Context, f stage.Fault, until time.Time) 
 		if time.Now().After(until) {
 			return nil
 		}
+	}
+	if f.Kind == stage.Move {
+		if !b.moving.TryLock() {
+			return nil
+		}
+		defer b.moving.Unlock()
 	}
 	end := b.line.Begin(f)
 	b.begin(f)

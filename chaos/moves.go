@@ -29,8 +29,6 @@ LIMIT 1`
 // move moves one of the shops to another cell. One mover in two is killed. The move
 // is repeated until it succeeds, as operators are told to do.
 func (b *injector) move(ctx context.Context) error {
-	b.moving.Lock()
-	defer b.moving.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, b.timeout(moveMax))
 	defer cancel()
 	shop, to, err := b.anyMove(ctx)

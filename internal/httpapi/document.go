@@ -57,8 +57,11 @@ func blankDocument() *huma.OpenAPI {
 			{Name: tagOps, Description: "What the dashboard of an operator shows."},
 			{Name: tagService, Description: "The service itself. No key is needed."},
 		},
+		Servers: []*huma.Server{{URL: "http://localhost:8080", Description: "make run"}},
 		Components: &huma.Components{
-			Schemas: huma.NewMapRegistry("#/components/schemas/", schemaName),
+			Headers:  responseHeaderDocs,
+			Examples: map[string]*huma.Example{},
+			Schemas:  huma.NewMapRegistry("#/components/schemas/", schemaName),
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				bearerScheme: {Type: "http", Scheme: "bearer", BearerFormat: "hf_…", Description: "An API key, made by `holdfast keys create`."},
 			},
@@ -114,10 +117,20 @@ func (e *endpoint[P, B]) operation(s *service) huma.Operation {
 	}
 	for status, body := range e.responses {
 		op.DefaultStatus = max(op.DefaultStatus, status)
-		op.Responses[strconv.Itoa(status)] = s.success(status, body, e.responseHeaders)
+		op.Responses[strconv.Itoa(status)] = s.success(status, body, e.headers())
 	}
 	maps.Copy(op.Responses, s.failures(problems))
 	return op
+}
+
+// headers are the header fields of its responses of success.
+func (e *endpoint[P, B]) headers() map[string]*huma.Header {
+	headers := map[string]*huma.Header{correlationHeader: headerRef(correlationHeader)}
+	if e.scope != "" && e.isKeyed() {
+		headers[replayedHeader] = headerRef(replayedHeader)
+	}
+	maps.Copy(headers, e.responseHeaders)
+	return headers
 }
 
 func headerParam(name, doc string, most int) *huma.Param {
@@ -135,28 +148,6 @@ func (s *service) success(status int, body any, headers map[string]*huma.Param) 
 		r.Content = map[string]*huma.MediaType{"application/json": {Schema: s.schemas().Schema(t, true, t.Name())}}
 	}
 	return r
-}
-
-// failures returns the responses for the kinds of problem, one per status.
-func (s *service) failures(kinds []kind) map[string]*huma.Response {
-	responses := map[string]*huma.Response{}
-	for _, k := range kinds {
-		line := "`" + k.code + "`: " + k.detail + "."
-		status := strconv.Itoa(k.status)
-		if r := responses[status]; r != nil {
-			if !strings.Contains(r.Description, line) {
-				r.Description += "\n\n" + line
-			}
-			continue
-		}
-		responses[status] = &huma.Response{
-			Description: line,
-			Content: map[string]*huma.MediaType{
-				(&problem{}).ContentType(""): {Schema: s.schemas().Schema(reflect.TypeFor[problem](), true, "Problem")},
-			},
-		}
-	}
-	return responses
 }
 
 // documentBody adds the endpoint's request body to the document. It is not part
@@ -210,9 +201,18 @@ func describe(schema *huma.Schema, fields []field) {
 func (s *service) schemas() huma.Registry { return s.api.OpenAPI().Components.Schemas }
 
 // finishDocument encodes the document. It corrects what huma's tags can't
-// state: lists are never null, and an enum of a nullable field includes null.
+// state: lists are never null, an enum of a nullable field includes null, and an
+// answer has no fields that are not documented.
 func (s *service) finishDocument() error {
+	if err := s.addExamples(); err != nil {
+		return err
+	}
+	s.shareProblems()
+	s.schemas().Map()["Problem"].Properties["code"].Enum = enum(slices.Compact(slices.Sorted(slices.Values(s.codes))))
 	for _, schema := range s.schemas().Map() {
+		if schema.AdditionalProperties == true {
+			schema.AdditionalProperties = nil
+		}
 		for _, property := range schema.Properties {
 			if property.Type == huma.TypeArray {
 				property.Nullable = false

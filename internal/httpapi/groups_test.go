@@ -26,7 +26,7 @@ func TestGroups(t *testing.T) {
 	s.stock("m@paris", `{"stock":7,"group":"shirt"}`)
 	s.stock("mug", `{"stock":9}`)
 	s.held("c", "m@paris", 2)
-	s.call(200, "PUT", "/v1/groups/shirt", `{"max_per_customer":3,"customer_period_seconds":3600}`)
+	golden(t, "put_group", s.call(200, "PUT", "/v1/groups/shirt", `{"max_per_customer":3,"customer_period_seconds":3600}`))
 	s.call(200, "PUT", "/v1/groups/shirt", `{"max_per_customer":3}`)
 	golden(t, "group", s.call(200, "GET", "/v1/groups/shirt", ""))
 	if n := s.count(`SELECT count(*) FROM audit_log WHERE action = 'group.set'`); n != 1 {

@@ -44,7 +44,9 @@ func TestKits(t *testing.T) {
 	if n := s.count(`SELECT count(*) FROM audit_log WHERE action = 'kit.set'`); n != 2 {
 		t.Errorf("%d rows record the kits, want 2", n)
 	}
-	page := s.call(200, "GET", "/v1/kits?limit=1", "").object(t)
+	first := s.call(200, "GET", "/v1/kits?limit=1", "")
+	golden(t, "list_kits", first)
+	page := first.object(t)
 	if items := page["items"].([]any); len(items) != 1 || page["next_cursor"] == nil {
 		t.Errorf("the first page is %v", page)
 	}
@@ -95,9 +97,11 @@ func TestKitInCart(t *testing.T) {
 	s.must(s.db.QueryRow(t.Context(), `SELECT reservation_id::text FROM reservations WHERE resource_key = 'peg'`).Scan(&held))
 	s.refused(partOfKit, "POST", "/v1/reservations/"+held+"/release", `{"reason":"operator"}`)
 
-	s.call(200, "DELETE", camp, "")
+	golden(t, "delete_kit", s.call(200, "DELETE", camp, ""))
 	unknown, queued := s.wish("c", `{"kit_id":"camp","quantity":1}`), s.wish("c", `{"kit_id":"maps","quantity":1}`)
-	removed := s.call(200, "DELETE", "/v1/carts/c/kits/camp", "").object(t)
+	answer := s.call(200, "DELETE", "/v1/carts/c/kits/camp", "")
+	golden(t, "remove_kit", answer)
+	removed := answer.object(t)
 	if removed["released"] != 10.0 || len(removed["cancelled"].([]any)) != 1 {
 		t.Errorf("removed %v, want 10 units and one request", removed)
 	}

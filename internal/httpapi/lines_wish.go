@@ -167,7 +167,7 @@ type LineOutcome struct {
 	KitID        kitID             `json:"kit_id,omitempty"`
 	Quantity     int32             `json:"quantity" doc:"Units, or kits, asked for."`
 	Held         int64             `json:"held" doc:"Units, or whole kits, that are held for the line, or were committed since; 0 for a digital variant."`
-	Reason       requests.Reason   `json:"reason,omitempty" doc:"Why the line came up short; left out if it did not."`
+	Reason       requests.Reason   `json:"reason,omitempty" enum:"out_of_stock,unknown_variant,not_on_sale,quantity_not_allowed,limit_exceeded,part_of_kit,unknown_kit,unknown_allotment,cancelled,expired_in_queue,internal_error" doc:"Why the line came up short; left out if it did not."`
 	Reservations []reservationJSON `json:"reservations" doc:"Those that were made for the line, in their present state."`
 }
 

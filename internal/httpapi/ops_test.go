@@ -21,6 +21,7 @@ func TestOverview(t *testing.T) {
 	failed := s.add("cart-2", "shirt", 1)
 	s.decide()
 	r := s.call(http.StatusOK, "GET", "/v1/ops/overview", "")
+	golden(t, "overview", r)
 	if r.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("Cache-Control is %q", r.header.Get("Cache-Control"))
 	}
@@ -54,5 +55,6 @@ func TestReadKey(t *testing.T) {
 			t.Error(diff)
 		}
 	}
+	golden(t, "read_key", s.call(http.StatusOK, "GET", "/v1/key", "", "Authorization", "Bearer "+cart))
 	s.refused(unauthorized, "GET", "/v1/key", "", "Authorization", "")
 }

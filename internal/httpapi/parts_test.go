@@ -189,7 +189,9 @@ func TestTransferCart(t *testing.T) {
 	if n := s.count(`SELECT count(*) FROM reservations WHERE holder_id = 'guest'`); n != 4 {
 		t.Errorf("%d holds after refused transfers, want 4", n)
 	}
-	moved := s.call(200, "POST", "/v1/carts/guest/transfer", `{"to":"cart-of-bob"}`, customerHeader, "bob").object(t)
+	transferred := s.call(200, "POST", "/v1/carts/guest/transfer", `{"to":"cart-of-bob"}`, customerHeader, "bob")
+	golden(t, "transfer_cart", transferred)
+	moved := transferred.object(t)
 	if moved["moved"] != 10.0 || len(moved["reservations"].([]any)) != 4 {
 		t.Errorf("moved %v", moved)
 	}

@@ -70,8 +70,8 @@ func (s *service) documentMetrics() {
 		OperationID: "metrics", Method: http.MethodGet, Path: "/metrics", Tags: []string{tagService},
 		Summary: "Read the metrics", Description: "In the Prometheus text format.", Security: []map[string][]string{},
 		Responses: map[string]*huma.Response{"200": {
-			Description: http.StatusText(http.StatusOK),
-			Content:     map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}},
+			Description: http.StatusText(http.StatusOK), Headers: map[string]*huma.Header{correlationHeader: headerRef(correlationHeader)},
+			Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}},
 		}},
 	})
 }

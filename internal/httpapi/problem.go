@@ -27,8 +27,8 @@ type problem struct {
 	// import that ended early.
 	Violated    []string                    `json:"violated_policies,omitempty" doc:"The exhausted policies, by their names in RateLimit-Policy."`
 	Scope       string                      `json:"scope,omitempty" doc:"The scope that the key lacks, the first one if one of several is needed."`
-	Expected    string                      `json:"expected,omitempty" doc:"The status that the request needs."`
-	Actual      string                      `json:"actual,omitempty" doc:"The status that was found."`
+	Expected    string                      `json:"expected,omitempty" enum:"queued,processing,waiting,done,failed,held,committed,released,expired,validating,finalizing,compensated" doc:"The status that the request needs."`
+	Actual      string                      `json:"actual,omitempty" enum:"queued,processing,waiting,done,failed,held,committed,released,expired,validating,finalizing,compensated" doc:"The status that was found."`
 	RetriedBy   *uuid.UUID                  `json:"retried_by,omitempty" format:"uuid" doc:"The request that retries it already."`
 	Report      *inventory.ImportReport     `json:"report,omitempty" doc:"What an import of stocks did before it ended early."`
 	UnitsReport *inventory.UnitImportReport `json:"units_report,omitempty" doc:"What an import of units did before it ended early."`

@@ -134,7 +134,7 @@ func TestTimelineIsBounded(t *testing.T) {
 	s.stock("shirt", `{"stock":1}`)
 	_, err := s.db.Exec(t.Context(), `
 		INSERT INTO audit_log (tenant_id, target_id, action, actor_kind, after)
-		SELECT a.tenant_id, a.target_id, 'stock.adjusted', 'system', jsonb_build_object('n', n)
+		SELECT a.tenant_id, a.target_id, 'stock.adjusted', 'system', jsonb_build_object('stock', n)
 		FROM audit_log a, generate_series(1, 200) AS n`)
 	s.must(err)
 	var body struct {
@@ -146,7 +146,7 @@ func TestTimelineIsBounded(t *testing.T) {
 		More bool
 	}
 	s.call(200, "GET", "/v1/ops/history?kind=variant&id=shirt", "").decode(t, &body)
-	if !body.More || len(body.Events) != timelineMax || body.Events[0].Action != "stock.adjusted" || string(body.Events[timelineMax-1].After) != `{"n":200}` {
+	if !body.More || len(body.Events) != timelineMax || body.Events[0].Action != "stock.adjusted" || string(body.Events[timelineMax-1].After) != `{"stock":200}` {
 		t.Errorf("%d events from %s to %s, more: %t", len(body.Events), body.Events[0].After, body.Events[len(body.Events)-1].After, body.More)
 	}
 

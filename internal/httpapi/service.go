@@ -25,6 +25,7 @@ type service struct {
 	pool     *pgxpool.Pool
 	keys     *tenants.Authenticator
 	metered  bool
+	codes    []string // of the problems, for the document
 	live     *Live    // nil where there are no live connections
 	overview Overview // nil for none
 	cell     string   // "" for none

@@ -51,16 +51,8 @@ var (
 		"Location":           {Description: "The status_url.", Schema: &huma.Schema{Type: huma.TypeString}},
 		"Retry-After":        {Description: "When to read the request, in whole seconds; with 202.", Schema: &huma.Schema{Type: huma.TypeInteger}},
 		"Preference-Applied": {Description: "The wait that was applied.", Schema: &huma.Schema{Type: huma.TypeString}},
-		policyHeader: {
-			Description: "The rate limits of the `tenant` and the `customer`, as far as they have one: draft-ietf-httpapi-ratelimit-headers-10. " +
-				"With 202 and 200, except for a repetition, and with the problem `over_budget`.",
-			Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{`"tenant";q=600;w=60, "customer";q=30;w=60`}},
-		},
-		limitHeader: {
-			Description: "What remains of these limits, and after how many seconds more is available.",
-			Schema:      &huma.Schema{Type: huma.TypeString, Examples: []any{`"tenant";r=599;t=1, "customer";r=29;t=2`}},
-		},
-		replayedHeader: {Description: "true for a repetition of an earlier request.", Schema: &huma.Schema{Type: huma.TypeString}},
+		policyHeader:         headerRef(policyHeader),
+		limitHeader:          headerRef(limitHeader),
 	}
 )
 

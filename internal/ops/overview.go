@@ -85,7 +85,7 @@ type OverviewVariant struct {
 
 // OverviewHold is a hold that falls due soon.
 type OverviewHold struct {
-	ReservationID uuid.UUID `json:"reservation_id"`
+	ReservationID uuid.UUID `json:"reservation_id" format:"uuid"`
 	CartID        string    `json:"cart_id"`
 	VariantID     string    `json:"variant_id" minLength:"1" maxLength:"128" doc:"The variant's id."`
 	Quantity      int64     `json:"quantity"`
