@@ -189,7 +189,7 @@ check-prose: go # Check the words of comments, string literals and documents; th
 check-names: go # Count the names that the packages export to users of the library.
 	@mkdir -p bin
 	go build -C tools -o ../bin/exported ./exported
-	@bin/exported -max 450 .
+	@bin/exported -max 451 .
 
 vet: go
 	go vet ./...

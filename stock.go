@@ -221,6 +221,18 @@ func (t *Tenant) Stocks(ctx context.Context, limit int, cursor string) (inventor
 	return page, err
 }
 
+// StocksOf returns those of the variants that exist, in the order in which they are
+// given, each once.
+//
+// Errors: *InvalidError for more than 200 variants or an invalid id.
+func (t *Tenant) StocksOf(ctx context.Context, variants []string) ([]Stock, error) {
+	stocks, err := inventory.GetSome(ctx, t.client.db, t.TenantID, variants)
+	if err != nil {
+		return nil, err
+	}
+	return t.withLanes(ctx, t.client.db, stocks)
+}
+
 // MintedAdmission is an admission token that was minted.
 type MintedAdmission struct {
 	// Token is the plaintext, which is not stored: it is empty in the result of

@@ -141,7 +141,7 @@ func (t *harness) oneshot(ctx context.Context, version, pass string) ([]byte, er
 	return t.command(ctx, version, "oneshot", pass)
 }
 
-// command runs a program that ends by itself, and returns its output.
+// command runs a program that ends when its work is done, and returns its output.
 func (t *harness) command(ctx context.Context, version, program string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, t.program(version, program), args...)
 	cmd.Env = t.environment(t.own)

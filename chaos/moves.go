@@ -27,7 +27,7 @@ ORDER BY random()
 LIMIT 1`
 
 // move moves one of the shops to another cell. One mover in two is killed. The move
-// is repeated until it succeeds, as operators are told to do.
+// is repeated until it succeeds, as operators do.
 func (b *injector) move(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout(moveMax))
 	defer cancel()
@@ -61,7 +61,7 @@ func (b *injector) move(ctx context.Context) error {
 // no cell has a shop.
 func (b *injector) anyMove(ctx context.Context) (shop, to string, err error) {
 	cells := b.databases()
-	for _, from := range rand.Perm(len(cells)) {
+	for _, from := range rand.Perm(len(cells)) { //nolint:gosec // no secret
 		err = b.dbs[from].QueryRow(ctx, anyShopSQL).Scan(&shop)
 		if errors.Is(err, pgx.ErrNoRows) {
 			continue

@@ -153,7 +153,7 @@ func (s *service) success(status int, body any, headers map[string]*huma.Param) 
 // documentBody adds the endpoint's request body to the document. It is not part
 // of the registered operation, because huma would then read the body.
 func (e *endpoint[P, B]) documentBody(s *service) {
-	content := e.upload
+	content, required := e.upload, e.upload != nil
 	body := reflect.TypeFor[B]()
 	if e.readsBody() && body != reflect.TypeFor[emptyBody]() {
 		ref := s.schemas().Schema(body, true, "")
@@ -161,8 +161,10 @@ func (e *endpoint[P, B]) documentBody(s *service) {
 		schema.AdditionalProperties = false
 		p := any(new(B)).(payload)
 		describe(schema, allFields(p))
+		required = len(schema.Required) > 0
 		if other, ok := p.(otherForm); ok {
 			other.describeForms(schema)
+			required = true
 		}
 		content = map[string]*huma.MediaType{"application/json": {Schema: ref}}
 	}
@@ -172,7 +174,7 @@ func (e *endpoint[P, B]) documentBody(s *service) {
 	item := s.api.OpenAPI().Paths[e.path]
 	for _, op := range []*huma.Operation{item.Put, item.Post, item.Patch} {
 		if op != nil && op.OperationID == e.id {
-			op.RequestBody = &huma.RequestBody{Required: true, Content: content}
+			op.RequestBody = &huma.RequestBody{Required: required, Content: content}
 		}
 	}
 }

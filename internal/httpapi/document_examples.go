@@ -57,7 +57,7 @@ var examples = map[string][]string{
 	"get-reservation-history": {"reservation_history"},
 	"release-reservation":     {"release_reservation"},
 	"return-reservation":      {"reservation_returned"},
-	"list-stocks":             {"list_stocks"},
+	"list-stocks":             {"list_stocks", "list_stocks_some"},
 	"import-stocks":           {"import_csv"},
 	"transfer-stock":          {"transfer_stock"},
 	"delete-stock":            {"delete_stock"},

@@ -95,10 +95,11 @@ func (s *service) shareProblems() {
 				if media == nil || len(media.Schema.AllOf) == 0 { // huma's default
 					continue
 				}
-				name := status
+				parts := []string{status}
 				for _, code := range media.Schema.AllOf[1].Properties["code"].Enum {
-					name += "-" + code.(string)
+					parts = append(parts, code.(string))
 				}
+				name := strings.Join(parts, "-")
 				if kept[name] != nil && kept[name].Description != response.Description {
 					continue // the same code for another reason
 				}

@@ -73,6 +73,13 @@ func (s *service) putGroup() endpoint[groupParams, putGroupBody] {
 
 // stocksOf returns the page that the parameters ask for.
 func (s *service) stocksOf(ctx context.Context, req *request, p *listStocksParams) (inventory.Page, error) {
+	if len(p.VariantID) > 0 {
+		if p.Group != "" || p.Limit != 0 || p.Cursor != "" {
+			return inventory.Page{}, fieldErrors{{Field: "variant_id", Message: "can't be given with group, limit or cursor"}}
+		}
+		items, err := s.tenant(req).StocksOf(ctx, p.VariantID)
+		return inventory.Page{Items: items}, err
+	}
 	if p.Group != "" {
 		return s.tenant(req).GroupStocks(ctx, p.Group, int(p.Limit), p.Cursor)
 	}

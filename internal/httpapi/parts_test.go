@@ -167,14 +167,14 @@ func TestTransferCart(t *testing.T) {
 	s := newShop(t)
 	s.camp()
 	s.stock("shirt", `{"stock":20,"max_per_cart":4}`)
-	s.stock("ring", `{"stock":20,"max_per_customer":3}`)
+	s.stock("lamp", `{"stock":20,"max_per_customer":3}`)
 	s.refused(invalid, "POST", "/v1/carts/guest/transfer", `{}`)
 	s.refused(invalid, "POST", "/v1/carts/guest/transfer", `{"to":"guest"}`)
 	if moved := s.call(200, "POST", "/v1/carts/guest/transfer", `{"to":"ann"}`).object(t)["moved"]; moved != 0.0 {
 		t.Errorf("an empty cart moves %v units", moved)
 	}
 	hold := s.held("guest", "shirt", 3)
-	s.held("guest", "ring", 2)
+	s.held("guest", "lamp", 2)
 	kit := s.wish("guest", `{"kit_id":"camp","quantity":1}`)
 	s.refused(requestsPending, "POST", "/v1/carts/guest/transfer", `{"to":"ann"}`)
 	s.decide()
@@ -183,7 +183,7 @@ func TestTransferCart(t *testing.T) {
 
 	s.held("full", "shirt", 2)
 	s.refused(limitExceeded, "POST", "/v1/carts/guest/transfer", `{"to":"full"}`)
-	s.held("other", "ring", 2, customerHeader, "ann")
+	s.held("other", "lamp", 2, customerHeader, "ann")
 	s.refused(limitExceeded, "POST", "/v1/carts/guest/transfer", `{"to":"ann"}`)
 	s.refused(limitExceeded, "POST", "/v1/carts/guest/transfer", `{"to":"bob"}`, customerHeader, "ann")
 	if n := s.count(`SELECT count(*) FROM reservations WHERE holder_id = 'guest'`); n != 4 {
@@ -200,7 +200,7 @@ func TestTransferCart(t *testing.T) {
 		t.Errorf("the hold is %s, want the deadline %s", r.body, deadline)
 	}
 	s.sound()
-	s.wantReasons([]string{s.reasonOf("third", "ring", 2, customerHeader, "bob"), s.reasonOf("third", "ring", 1, customerHeader, "bob")}, "limit_exceeded done")
+	s.wantReasons([]string{s.reasonOf("third", "lamp", 2, customerHeader, "bob"), s.reasonOf("third", "ring", 1, customerHeader, "bob")}, "limit_exceeded done")
 	request := s.call(202, "PATCH", "/v1/carts/cart-of-bob/items/shirt", `{"quantity":4}`).text(t, "request_id")
 	s.decide()
 	s.wantReasons([]string{s.ended(request)}, "done")

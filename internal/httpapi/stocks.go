@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -158,9 +159,10 @@ func (s *service) getStock() endpoint[stockParams, emptyBody] {
 }
 
 type listStocksParams struct {
-	Group  string     `query:"group" doc:"Only the variants of the group."`
-	Limit  stockLimit `query:"limit"`
-	Cursor string     `query:"cursor" doc:"next_cursor of the previous page."`
+	VariantID []string   `query:"variant_id,explode" maxItems:"200" doc:"Only these variants, on one page. Not with the other parameters."`
+	Group     string     `query:"group" doc:"Only the variants of the group."`
+	Limit     stockLimit `query:"limit"`
+	Cursor    string     `query:"cursor" doc:"next_cursor of the previous page."`
 }
 
 // stockLimit is how many stocks a page holds at most; 0 if left out.
@@ -173,14 +175,16 @@ func (stockLimit) Schema(huma.Registry) *huma.Schema {
 
 type stockPageJSON struct {
 	Items      []stockJSON `json:"items"`
+	Unknown    []string    `json:"unknown,omitempty" doc:"Those of variant_id that do not exist."`
 	NextCursor *string     `json:"next_cursor" doc:"The cursor of the next page; null on the last page."`
 }
 
 func (s *service) listStocks() endpoint[listStocksParams, emptyBody] {
 	return endpoint[listStocksParams, emptyBody]{
 		id: "list-stocks", method: http.MethodGet, path: "/v1/stocks", tag: tagStocks, scope: tenants.ScopeStock,
-		summary:   "List stocks",
-		doc:       "In the order of their ids; of one group, if it is given. A variant that exists during the whole listing is on exactly one page.",
+		summary: "List stocks",
+		doc: "In the order of their ids; of one group, if it is given. A variant that exists during the whole listing is on exactly one page. " +
+			"With variant_id, up to 200 times, the stocks of these variants in that order: what a page of products needs.",
 		responses: map[int]any{http.StatusOK: stockPageJSON{}},
 		handle: func(ctx context.Context, req *request, p *listStocksParams, _ *emptyBody) (response, error) {
 			page, err := s.stocksOf(ctx, req, p)
@@ -193,6 +197,12 @@ func (s *service) listStocks() endpoint[listStocksParams, emptyBody] {
 			}
 			if page.NextCursor != "" {
 				body.NextCursor = &page.NextCursor
+			}
+			for _, id := range p.VariantID {
+				found := slices.ContainsFunc(body.Items, func(s stockJSON) bool { return string(s.VariantID) == id })
+				if !found && !slices.Contains(body.Unknown, id) {
+					body.Unknown = append(body.Unknown, id)
+				}
 			}
 			return jsonResponse(http.StatusOK, body), nil
 		},

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast/holdfast/internal/inventory"
 )
 
 // TestStock sets, reads, adjusts and lists stocks.
@@ -94,6 +97,31 @@ func TestLaneOfStock(t *testing.T) {
 	s.refused(invalid, "PUT", "/v1/stocks/new", `{"lane":"hot"}`)
 	if s.written() != before {
 		t.Error("a refused stock left a pin")
+	}
+}
+
+// TestSomeStocks reads the stocks of a page of products in one call.
+func TestSomeStocks(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	for _, id := range []string{"sock", "shirt", "rolls/buns", "hat"} {
+		s.stock(url.PathEscape(id), `{"stock":3}`)
+	}
+	s.call(200, "PUT", "/v1/stocks/shirt", `{"lane":"hot"}`)
+	r := s.call(200, "GET", "/v1/stocks?variant_id=sock&variant_id=none&variant_id=rolls%2Fbuns&variant_id=shirt&variant_id=sock&variant_id=none", "")
+	golden(t, "list_stocks_some", r)
+	var ids []string
+	for i := range inventory.SomeMax + 1 {
+		ids = append(ids, fmt.Sprint("variant_id=v", i))
+	}
+	most := s.call(200, "GET", "/v1/stocks?"+strings.Join(ids[:inventory.SomeMax], "&"), "").object(t)
+	if unknown := most["unknown"].([]any); len(unknown) != inventory.SomeMax || len(most["items"].([]any)) != 0 {
+		t.Errorf("%d are unknown, want %d", len(unknown), inventory.SomeMax)
+	}
+	for _, query := range []string{strings.Join(ids, "&"), "variant_id=a&group=g", "variant_id=a&limit=1", "variant_id=a&cursor=b", "variant_id=.."} {
+		if p := s.refused(invalid, "GET", "/v1/stocks?"+query, ""); p.Errors[0].Field != "variant_id" {
+			t.Errorf("%s: the error names %q", query, p.Errors[0].Field)
+		}
 	}
 }
 

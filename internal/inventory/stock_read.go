@@ -93,6 +93,36 @@ func GetAll(ctx context.Context, db audit.Querier, tenantID uuid.UUID, variantID
 	return byID(found), nil
 }
 
+// SomeMax is how many stocks [GetSome] reads at most.
+const SomeMax = 200
+
+// GetSome returns those of the stocks that exist, in the order in which they are
+// given, each once.
+//
+// Errors: [*InvalidError] for more than [SomeMax] or an invalid id.
+func GetSome(ctx context.Context, db audit.Querier, tenantID uuid.UUID, variantIDs []string) ([]Stock, error) {
+	if len(variantIDs) > SomeMax {
+		return nil, &InvalidError{Field: "variant_id", Message: fmt.Sprintf("must be given at most %d times", SomeMax)}
+	}
+	for _, id := range variantIDs {
+		if err := ValidateID("variant_id", id); err != nil {
+			return nil, err
+		}
+	}
+	found, err := GetAll(ctx, db, tenantID, variantIDs)
+	if err != nil {
+		return nil, err
+	}
+	stocks := make([]Stock, 0, len(found))
+	for _, id := range variantIDs {
+		if stock, ok := found[id]; ok {
+			stocks = append(stocks, stock)
+			delete(found, id)
+		}
+	}
+	return stocks, nil
+}
+
 // How many stocks a page has.
 const (
 	DefaultPage = 100
