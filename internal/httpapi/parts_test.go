@@ -200,7 +200,7 @@ func TestTransferCart(t *testing.T) {
 		t.Errorf("the hold is %s, want the deadline %s", r.body, deadline)
 	}
 	s.sound()
-	s.wantReasons([]string{s.reasonOf("third", "lamp", 2, customerHeader, "bob"), s.reasonOf("third", "ring", 1, customerHeader, "bob")}, "limit_exceeded done")
+	s.wantReasons([]string{s.reasonOf("third", "lamp", 2, customerHeader, "bob"), s.reasonOf("third", "lamp", 1, customerHeader, "bob")}, "limit_exceeded done")
 	request := s.call(202, "PATCH", "/v1/carts/cart-of-bob/items/shirt", `{"quantity":4}`).text(t, "request_id")
 	s.decide()
 	s.wantReasons([]string{s.ended(request)}, "done")
