@@ -24,7 +24,7 @@ endif
 # The newest Postgres that is supported; check runs the tests on it.
 PG_NEWEST := 18
 
-.PHONY: bin/withpg bin/golangci-lint lint-cloudrun help build demo run test test-newest check bench profile chaos browser check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose check-names vet
+.PHONY: bin/withpg bin/golangci-lint lint-cloudrun help build demo run test test-newest check bench profile chaos browser clients check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose check-names vet
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -113,6 +113,15 @@ chaos: go ## Inject faults into a running service and check every promise (ARGS=
 browser: export SCREENSHOTS := ../docs/images
 browser: check-browser ## Drive the dashboard and the storefront in Chromium, and take the screenshots of the docs.
 	cd browser && node screenshots.mjs
+
+# The types are generated from docs/openapi.json, which a Go test compares with their
+# first line, so check needs no Node.js.
+clients: go ## Generate, check and test the TypeScript client; its API is killed 200 times (KILLS=10).
+	@command -v npm >/dev/null 2>&1 || { echo "The clients need Node.js 20 or newer with npm (https://nodejs.org/)." >&2; exit 1; }
+	@cd clients/typescript && npm ci --no-audit --no-fund --loglevel=error
+	cd clients/typescript && npm run --silent generate && npm run --silent check && npm run --silent build
+	go build -o bin/ ./cmd/holdfast ./cmd/api
+	cd clients/typescript && HOLDFAST_KILLS=$(or $(KILLS),200) npm test --silent
 
 # Without Node.js or Chromium the pages are not tested, and check goes on.
 check-pages: go # Drive the pages in Chromium if it can be had.

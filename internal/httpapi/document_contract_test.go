@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -43,6 +45,17 @@ func TestContract(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, now); diff != "" {
 		t.Errorf("the contract has changed: go test ./internal/httpapi -run TestContract -update (-before +now):\n%s", diff)
+	}
+}
+
+// TestClientIsUpToDate compares the document from which the TypeScript client's types
+// were generated with docs/openapi.json.
+func TestClientIsUpToDate(t *testing.T) {
+	t.Parallel()
+	first, _, _ := strings.Cut(read(t, "../../clients/typescript/src/schema.ts"), "\n")
+	want := fmt.Sprintf("// docs/openapi.json sha256 %x", sha256.Sum256([]byte(read(t, "../../docs/openapi.json"))))
+	if first != want {
+		t.Errorf("the types of clients/typescript are of another document, run make clients:\n%s\n%s", first, want)
 	}
 }
 
