@@ -241,6 +241,9 @@ func (in *Intake) enter(w *waiter) *RefusedError {
 // answer answers w, and no longer counts it as pending.
 func (in *Intake) answer(w *waiter, v requests.View, err error) {
 	in.shedder.leave(w, v.Request, err == nil)
+	if errors.Is(err, requestrows.ErrKeyPurged) {
+		err = &RefusedError{Why: WhyKey, RetryAfter: minRetryAfter}
+	}
 	w.Answer(v, err)
 }
 

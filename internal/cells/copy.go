@@ -26,6 +26,25 @@ func (c Cell) inPlain(ctx context.Context, options pgx.TxOptions, fn func(pgx.Tx
 	})
 }
 
+// errArrived means that the tenant is not arriving any more: an earlier attempt has
+// made it active, and its rows must not be overwritten.
+var errArrived = errors.New("the tenant is active in the new cell")
+
+// whileArriving runs fn in a transaction of the new cell during which the tenant
+// stays arriving, by a lock on its state: FOR SHARE, or FOR UPDATE.
+func (m *mover) whileArriving(ctx context.Context, lock string, fn func(young pgx.Tx) error) error {
+	return m.to.inPlain(ctx, pgx.TxOptions{}, func(young pgx.Tx) error {
+		var state string
+		if err := young.QueryRow(ctx, `SELECT state FROM tenant_state WHERE tenant_id = $1 `+lock, m.tenantID).Scan(&state); err != nil {
+			return err
+		}
+		if state != stateArriving {
+			return errArrived
+		}
+		return fn(young)
+	})
+}
+
 // snapshot is a transaction that sees one state of the cell.
 var snapshot = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 
@@ -50,7 +69,7 @@ func (m *mover) round(ctx context.Context, step string) (copied int64, err error
 			}
 			m.progress(step, copied)
 		}
-		_, err := m.to.Pool.Exec(ctx, `UPDATE tenant_state SET copied_xid = $2::text::xid8 WHERE tenant_id = $1`, m.tenantID, xmin)
+		_, err := m.to.Pool.Exec(ctx, `UPDATE tenant_state SET copied_xid = $2::text::xid8 WHERE tenant_id = $1 AND state = 'arriving'`, m.tenantID, xmin)
 		return err
 	})
 	return copied, err
@@ -64,7 +83,7 @@ func (c Cell) copiedXID(ctx context.Context, tenantID any) (xid *string, err err
 
 // put writes rows in a transaction of its own.
 func (m *mover) put(ctx context.Context, t *table, rows []string) error {
-	return m.to.inPlain(ctx, pgx.TxOptions{}, func(tx pgx.Tx) error {
+	return m.whileArriving(ctx, "FOR SHARE", func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, t.putSQL(), rows)
 		return err
 	})
@@ -182,7 +201,7 @@ func putTx(tx pgx.Tx) func(context.Context, *table, []string) error {
 func (m *mover) repairAll(ctx context.Context) error {
 	return m.from.inPlain(ctx, snapshot, func(old pgx.Tx) error {
 		for i, t := range moved(m.all) {
-			err := m.to.inPlain(ctx, pgx.TxOptions{}, func(young pgx.Tx) error {
+			err := m.whileArriving(ctx, "FOR SHARE", func(young pgx.Tx) error {
 				return m.repair(ctx, old, young, &t, false)
 			})
 			if err != nil {

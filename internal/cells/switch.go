@@ -32,7 +32,8 @@ func (m *mover) switchOver(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, m.reopen(ctx))
 	}
-	if _, err := m.from.Pool.Exec(ctx, `UPDATE tenant_state SET state = 'gone', changed_at = clock_timestamp() WHERE tenant_id = $1`, m.tenantID); err != nil {
+	const leaveSQL = `UPDATE tenant_state SET state = 'gone', changed_at = clock_timestamp() WHERE tenant_id = $1 AND closed AND state IN ('moving', 'gone')`
+	if err := m.change(ctx, leaveSQL); err != nil {
 		return err
 	}
 	if err := m.after("gone"); err != nil {
@@ -58,14 +59,15 @@ func (m *mover) fitsBehind(ctx context.Context, last int64) error {
 	return m.to.awaitSubscriptions(ctx, last, m.PauseMax)
 }
 
+const moveSQL = `UPDATE tenant_state SET state = 'moving', changed_at = clock_timestamp() WHERE tenant_id = $1 AND state IN ('active', 'moving')`
+
 // close refuses the tenant's requests, waits until nothing of it is under way, and
 // closes the fence.
 func (m *mover) close(ctx context.Context) error {
 	if m.found.State == stateGone {
 		return nil
 	}
-	const moveSQL = `UPDATE tenant_state SET state = 'moving', changed_at = clock_timestamp() WHERE tenant_id = $1`
-	if _, err := m.from.Pool.Exec(ctx, moveSQL, m.tenantID); err != nil {
+	if err := m.change(ctx, moveSQL); err != nil {
 		return err
 	}
 	if err := m.after("moving"); err != nil {
@@ -75,14 +77,14 @@ func (m *mover) close(ctx context.Context) error {
 	for {
 		under, err := m.underWay(ctx)
 		if err == nil && !under {
-			if _, err = m.from.Pool.Exec(ctx, `UPDATE tenant_state SET closed = true WHERE tenant_id = $1`, m.tenantID); err == nil {
+			if _, err = m.from.Pool.Exec(ctx, `UPDATE tenant_state SET closed = true WHERE tenant_id = $1 AND state = 'moving'`, m.tenantID); err == nil {
 				// A drain may have begun something since, such as the parts of a
 				// request.
 				if under, err = m.underWay(ctx); err == nil && !under {
 					return nil
 				}
 			}
-			_, opened := m.from.Pool.Exec(ctx, `UPDATE tenant_state SET closed = false WHERE tenant_id = $1`, m.tenantID)
+			_, opened := m.from.Pool.Exec(ctx, `UPDATE tenant_state SET closed = false WHERE tenant_id = $1 AND state = 'moving'`, m.tenantID)
 			err = errors.Join(err, opened)
 		}
 		if err == nil && time.Now().After(deadline) {
@@ -95,6 +97,16 @@ func (m *mover) close(ctx context.Context) error {
 			return errors.Join(err, m.reopen(ctx))
 		}
 	}
+}
+
+// change changes the tenant's state in the old cell. Error: it has another state than
+// the statement asks for, because another program moves the tenant too.
+func (m *mover) change(ctx context.Context, statement string) error {
+	tag, err := m.from.Pool.Exec(ctx, statement, m.tenantID)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = errors.New("another program moves the tenant: run the command again when it has ended")
+	}
+	return err
 }
 
 // underWay reports whether something of the tenant is under way: a request that is
@@ -123,7 +135,11 @@ const activateAttempts = 5
 
 func (m *mover) activateSoon(ctx context.Context) (err error) {
 	for range activateAttempts {
-		if err = m.activate(ctx); err == nil || m.After != nil {
+		err = m.activate(ctx)
+		if errors.Is(err, errArrived) { // an attempt has committed whose answer was lost
+			return nil
+		}
+		if err == nil || m.After != nil {
 			return err
 		}
 		if sleep.For(ctx, pollEvery) != nil {
@@ -141,7 +157,7 @@ func (m *mover) activate(ctx context.Context) error {
 		return err
 	}
 	return m.from.inPlain(ctx, snapshot, func(old pgx.Tx) error {
-		return m.to.inPlain(ctx, pgx.TxOptions{}, func(young pgx.Tx) error {
+		return m.whileArriving(ctx, "FOR UPDATE", func(young pgx.Tx) error {
 			for _, t := range moved(m.all) {
 				n, err := m.copyRows(ctx, old, putTx(young), &t, t.changedSQL(true), m.tenantID, since)
 				m.Copied += n

@@ -303,13 +303,14 @@ func (n *insertGroup) results(ctx context.Context, db Querier) (map[Ref]Result, 
 	for i := range existing {
 		result, ok := found[existing[i].Ref()]
 		if !ok {
-			result.Err = errPurged
+			result.Err = ErrKeyPurged
 		}
 		results[existing[i].Ref()] = result
 	}
 	return results, nil
 }
 
-// errPurged means that a purge deleted the first use of a key between the two
-// statements.
-var errPurged = errors.New("request: the first use of the idempotency key was purged just now")
+// ErrKeyPurged means that the first use of a key was deleted between the two
+// statements, by a purge or because its tenant moves to another cell. Nothing was
+// written, and a repetition finds the key unused.
+var ErrKeyPurged = errors.New("request: the first use of the idempotency key was purged just now")
