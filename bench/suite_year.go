@@ -135,9 +135,9 @@ WHERE c.relkind = 'r' AND c.relnamespace IN ('public'::regnamespace, 'river'::re
 ORDER BY bytes DESC
 LIMIT 6`
 	pageinspectSQL = `CREATE EXTENSION IF NOT EXISTS pageinspect`
-	// depthsSQL has the number of levels of each B-tree, and how many entries a
-	// page of it has.
-	depthsSQL = `
+	// depths is a statement for the deepest B-tree: how many levels and entries it
+	// has, and how many entries a page. It needs pageinspect.
+	depths = `
 SELECT c.relname AS name, (public.bt_metap(c.oid::regclass::text)).level + 1 AS levels, c.reltuples, c.reltuples / greatest(c.relpages, 1) AS fanout
 FROM pg_class c JOIN pg_am a ON a.oid = c.relam
 WHERE c.relkind = 'i' AND a.amname = 'btree' AND c.relnamespace = 'public'::regnamespace AND c.reltuples > 0
@@ -160,7 +160,7 @@ func (y *elapsedYear) look(ctx context.Context, g *environment, requests int) er
 		return nil
 	}
 	var entries, fanout float64
-	if err := g.unbounded.QueryRow(ctx, depthsSQL).Scan(&y.deepest, &y.depth, &entries, &fanout); err != nil {
+	if err := g.unbounded.QueryRow(ctx, depths).Scan(&y.deepest, &y.depth, &entries, &fanout); err != nil {
 		return err
 	}
 	entries *= yearRequests / float64(requests)

@@ -126,7 +126,7 @@ type requestRow struct {
 	IsPart                        bool // of a request of several lines
 }
 
-const requestsSQL = `
+const requestsSQL = ofActive + `
 SELECT tenant_id, request_id, status, coalesce(reason, ''), cart_id, variant_id, quantity, coalesce(idempotency_key, ''),
        coalesce(correlation_id, ''), attempts, lane, updated_at, parent_id IS NOT NULL
 FROM reservation_requests
@@ -141,7 +141,7 @@ type reservationRow struct {
 	TenantID                uuid.UUID
 }
 
-const reservationsSQL = `
+const reservationsSQL = ofActive + `
 SELECT reservation_id, resource_key, holder_id, status, quantity - coalesce(returned_quantity, 0), expires_at, ended_at, tenant_id
 FROM reservations
 JOIN active USING (tenant_id)`
@@ -158,7 +158,7 @@ type auditRow struct {
 	Reason              string
 }
 
-const auditSQL = `
+const auditSQL = ofActive + `
 SELECT audit_id, CASE WHEN audit_log.created_at < active.arrived_at THEN 0 ELSE audit_log.xmin::text::bigint END, tenant_id, target_id, action, coalesce(correlation_id, ''),
        coalesce(resource_key, after->>'variant_id', ''), coalesce(quantity, (after->>'quantity')::bigint, 0), coalesce((before->>'quantity')::bigint, 0),
        (after->>'stock')::bigint, (after->>'reserved')::bigint,
@@ -173,13 +173,14 @@ type stockRow struct {
 	Stock, Reserved int64
 }
 
-const stocksSQL = `SELECT tenant_id, variant_id, stock, reserved FROM inventory_stocks JOIN active USING (tenant_id)`
+const stocksSQL = ofActive + `
+SELECT tenant_id, variant_id, stock, reserved FROM inventory_stocks JOIN active USING (tenant_id)`
 
-// activeSQL has those of the tenants that are active in this cell.
-const activeSQL = `WITH active AS (SELECT tenant_id, arrived_at FROM tenant_state WHERE tenant_id = ANY($1) AND state = 'active')`
+// ofActive has those of the tenants that are active in this cell.
+const ofActive = `WITH active AS (SELECT tenant_id, arrived_at FROM tenant_state WHERE tenant_id = ANY($1) AND state = 'active')`
 
 func each[T any](ctx context.Context, tx pgx.Tx, what, sql string, tenantIDs []uuid.UUID, take func(T)) error {
-	rows, err := tx.Query(ctx, activeSQL+sql, tenantIDs)
+	rows, err := tx.Query(ctx, sql, tenantIDs)
 	if err != nil {
 		return fmt.Errorf("read the %s: %w", what, err)
 	}
