@@ -45,6 +45,7 @@ func runStorm(ctx context.Context, o options, stderr io.Writer) (_ *report, err 
 	r := &report{options: o, plan: plan, began: time.Now(), findings: t.findings}
 	t.printf("the storm with seed %d begins: %d faults in %s", o.seed, len(plan), o.length)
 	t.findings.Begin()
+	t.postgres.Log.Forget() // what the programs gave up and tried again while they started
 	b := &injector{harness: t, recovery: &calls.Recovery, active: make(map[string]int)}
 	if o.upgrade != "" {
 		b.upgrading = newUpgrade(calls)

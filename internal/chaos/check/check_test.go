@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast/holdfast/internal/chaos/traffic"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/tenants"
 )
 
 // at is the moment that many seconds after a fixed time.
@@ -194,9 +195,11 @@ func TestAllReadsTheSchema(t *testing.T) {
 	if _, err := Stuck(t.Context(), db); err != nil {
 		t.Error(err)
 	}
-	if _, err := db.Exec(t.Context(), `INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved) VALUES (gen_random_uuid(), 'shirt', 2, 1)`); err != nil {
+	shop, err := tenants.Ensure(t.Context(), db, "shop")
+	if err != nil {
 		t.Fatal(err)
 	}
+	pgtest.Exec(t, db, `INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved) VALUES ($1, 'shirt', 2, 1)`, shop.TenantID)
 	if Sample(t.Context(), db, findings); findings.Count() != 1 {
 		t.Errorf("a unit without a holder is found as %v", findings.Kinds())
 	}
@@ -206,7 +209,12 @@ func TestAllReadsTheSchema(t *testing.T) {
 // that were done when they were inserted.
 func TestDecisionTimes(t *testing.T) {
 	t.Parallel()
-	db, tenant := pgtest.New(t), &traffic.Tenant{ID: uuid.New()}
+	db := pgtest.New(t)
+	shop, err := tenants.Ensure(t.Context(), db, "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenant := &traffic.Tenant{ID: shop.TenantID}
 	add := func(variant string, created, took int) {
 		pgtest.Exec(t, db, `
 			INSERT INTO reservation_requests (tenant_id, request_id, kind, cart_id, variant_id, quantity, lane, slot, status, created_at, updated_at)
