@@ -55,8 +55,9 @@ test: bin/withpg ## Run every test, all packages on one private Postgres (PG=18:
 		wait \$$bench || code=\$$?; cat bin/test-bench.log; exit \$$code"
 
 # Many tests wait for a deadline or for another process, so more packages than
-# there are processors run at a time. -s -w leaves out what only a debugger reads.
-TESTFLAGS = $(RACE) -vet=off -shuffle=on -p 4 -ldflags='-s -w'
+# there are processors run at a time. On a busy machine some packages need more
+# than go test's ten minutes. -s -w leaves out what only a debugger reads.
+TESTFLAGS = $(RACE) -vet=off -shuffle=on -timeout=40m -p 4 -ldflags='-s -w'
 
 RACE = $(shell PATH="$(PATH)"; [ "$$(go env CGO_ENABLED)" = 1 ] && \
 	printf '\043include <stdlib.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -fsyntax-only - 2>/dev/null && echo -race)

@@ -69,7 +69,7 @@ func TestUpgrade(t *testing.T) {
 // TestCellsStorm is TestStorm over three cells, among which tenants are moved.
 func TestCellsStorm(t *testing.T) {
 	t.Parallel()
-	o := options{length: 20 * time.Second, seed: 1, shoppers: 8, slowdown: 40, cells: 3}
+	o := options{length: 12 * time.Second, seed: 1, shoppers: 4, slowdown: 40, cells: 3}
 	report, err := runStorm(t.Context(), o, t.Output())
 	if err != nil {
 		t.Fatal(err)
