@@ -29,7 +29,7 @@ LIMIT 1`
 // move moves one of the shops to another cell. One mover in two is killed. The move
 // is repeated until it succeeds, as operators do.
 func (b *injector) move(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout(moveMax))
+	ctx, cancel := context.WithTimeout(ctx, min(b.timeout(moveMax), 10*time.Minute))
 	defer cancel()
 	shop, to, err := b.anyMove(ctx)
 	if err != nil {

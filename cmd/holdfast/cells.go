@@ -79,6 +79,8 @@ func (c *cellsMove) Run(ctx context.Context, process boot.Process) error {
 			return err
 		case c.JSON:
 			return printJSON(process.Stdout, report)
+		case report.From == report.To:
+			fmt.Fprintf(process.Stdout, "Tenant %s (%s) is in %s already.\n", report.Tenant, report.TenantID, report.To)
 		case c.DryRun:
 			fmt.Fprintf(process.Stdout, "Tenant %s (%s) would move from %s to %s, with %d rows. Requests would be refused while what changes last is copied.\n",
 				report.Tenant, report.TenantID, report.From, report.To, report.Rows)

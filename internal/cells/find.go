@@ -59,8 +59,10 @@ func (m *mover) find(ctx context.Context, cells []Cell, name, to string) error {
 		}
 	}
 	switch {
-	case len(here) == 0 && there != nil && there.State == stateActive:
-		return fmt.Errorf("the tenant %s is in the cell %s already", name, to)
+	case len(here) == 0 && there != nil && there.State == stateActive: // the move is finished
+		m.tenantID, m.found = there.TenantID, *there
+		m.MoveReport = MoveReport{Tenant: name, TenantID: m.tenantID, From: to, To: to}
+		return nil
 	case len(here) == 0:
 		return fmt.Errorf("no cell has the tenant %s: `holdfast --cell NAME tenants` lists those of a cell", name)
 	case len(here) > 1:

@@ -47,6 +47,10 @@ func TestLateMover(t *testing.T) {
 	}
 	pgtest.Must(t, m.find(ctx, []Cell{{Name: "eu", Pool: eu}, {Name: "us", Pool: us}}, "shop", "us"))
 	pgtest.Must(t, m.run(ctx))
+	report, err := Move(ctx, []Cell{{Name: "eu", Pool: eu}, {Name: "us", Pool: us}}, "shop", "us", MoveConfig{})
+	if err != nil || report.From != "us" || report.Copied != 0 {
+		t.Errorf("a move that is finished: %+v, %v", report, err)
+	}
 	if stock := pgtest.Int(t, us, `SELECT stock FROM inventory_stocks`); stock != 3 || !arrived {
 		t.Errorf("the stock is %d, want 3", stock)
 	}

@@ -35,7 +35,7 @@ type MoveConfig struct {
 type MoveReport struct {
 	Tenant   string    `json:"tenant"`
 	TenantID uuid.UUID `json:"tenant_id"`
-	From     string    `json:"from"`
+	From     string    `json:"from"` // equal to To if the tenant was there already
 	To       string    `json:"to"`
 	// Rows is how many rows the tenant has, and Copied how many were copied while
 	// it worked, some of them more than once.
@@ -86,7 +86,7 @@ func Move(ctx context.Context, cells []Cell, name, to string, config MoveConfig)
 
 // run makes the steps that are not made yet. Each may be repeated.
 func (m *mover) run(ctx context.Context) error {
-	if m.DryRun {
+	if m.DryRun || m.From == m.To {
 		return nil
 	}
 	arrived, err := m.to.isActive(ctx, m.tenantID)
