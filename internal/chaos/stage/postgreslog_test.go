@@ -33,6 +33,24 @@ func TestReadsEntries(t *testing.T) {
 	}
 }
 
+// A deadlock of two calls of the API about a stock is explained, another is not.
+func TestExplainsDeadlock(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		program, context string
+		explained        bool
+	}{
+		{"holdfast-api", `CONTEXT: while locking tuple (0,62) in relation "inventory_stocks"`, true},
+		{"holdfast-worker", `CONTEXT: while locking tuple (0,62) in relation "inventory_stocks"`, false},
+		{"holdfast-api", `CONTEXT: while locking tuple (0,62) in relation "reservations"`, false},
+	} {
+		e := &stage.Entry{At: time.Now(), SQLState: "40P01", Program: c.program, Severity: "ERROR", Text: "deadlock detected", More: []string{c.context}}
+		if got := len(stage.Unexplained([]*stage.Entry{e}, new(stage.Timeline), 1)) == 0; got != c.explained {
+			t.Errorf("%s, %s: explained: %t, want %t", c.program, c.context, got, c.explained)
+		}
+	}
+}
+
 // An error is explained by the faults that cause it, while they last and
 // shortly after, and by no others.
 func TestExplains(t *testing.T) {
