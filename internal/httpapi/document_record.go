@@ -6,6 +6,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
+
+	"github.com/holdfast/holdfast/internal/inventory"
 )
 
 // recordedState documents the states in an audit row. Each kind of target has some
@@ -28,15 +30,15 @@ type recordedState struct {
 	RetriedBy uuid.UUID `json:"retried_by,omitempty" format:"uuid"`
 	RetryOf   uuid.UUID `json:"retry_of,omitempty" format:"uuid"`
 
-	Stock          int64    `json:"stock,omitempty"`
-	Reserved       int64    `json:"reserved,omitempty"`
-	Tracked        bool     `json:"tracked,omitempty"`
-	Backorder      bool     `json:"backorder,omitempty"`
-	HoldTTLSeconds *int32   `json:"hold_ttl_seconds,omitempty"`
-	MaxPerCart     *int32   `json:"max_per_cart,omitempty"`
-	Admission      string   `json:"admission,omitempty"`
-	PreorderMax    *int64   `json:"preorder_max,omitempty"`
-	Sale           *saleDoc `json:"sale,omitempty" doc:"The rules of the sale of a stock."`
+	Stock          int64           `json:"stock,omitempty"`
+	Reserved       int64           `json:"reserved,omitempty"`
+	Tracked        bool            `json:"tracked,omitempty"`
+	Backorder      bool            `json:"backorder,omitempty"`
+	HoldTTLSeconds *int32          `json:"hold_ttl_seconds,omitempty"`
+	MaxPerCart     *int32          `json:"max_per_cart,omitempty"`
+	Admission      string          `json:"admission,omitempty"`
+	PreorderMax    *int64          `json:"preorder_max,omitempty"`
+	Sale           *inventory.Sale `json:"sale,omitempty" doc:"The rules of the sale of a stock."`
 
 	Lane string `json:"lane,omitempty"`
 	Slot int16  `json:"slot,omitempty" doc:"The stream in which a hot variant is decided."`
@@ -52,18 +54,6 @@ type recordedState struct {
 type windowDoc struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-}
-
-// saleDoc documents the recorded rules of a sale.
-type saleDoc struct {
-	StartsAt              *time.Time `json:"starts_at,omitempty"`
-	EndsAt                *time.Time `json:"ends_at,omitempty"`
-	QuantityMin           *int32     `json:"quantity_min,omitempty"`
-	QuantityStep          *int32     `json:"quantity_step,omitempty"`
-	MaxPerCustomer        *int32     `json:"max_per_customer,omitempty"`
-	CustomerPeriodSeconds *int32     `json:"customer_period_seconds,omitempty"`
-	Group                 *string    `json:"group,omitempty"`
-	ClaimSeconds          *int32     `json:"claim_seconds,omitempty"`
 }
 
 // documentStates gives the states of an audit row their schema.

@@ -104,11 +104,11 @@ func TestLaneOfStock(t *testing.T) {
 func TestSomeStocks(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	for _, id := range []string{"sock", "shirt", "rolls/buns", "hat"} {
+	for _, id := range []string{"sock", "shirt", "rolls/buns", "hat", "a,b"} {
 		s.stock(url.PathEscape(id), `{"stock":3}`)
 	}
 	s.call(200, "PUT", "/v1/stocks/shirt", `{"lane":"hot"}`)
-	r := s.call(200, "GET", "/v1/stocks?variant_id=sock&variant_id=none&variant_id=rolls%2Fbuns&variant_id=shirt&variant_id=sock&variant_id=none", "")
+	r := s.call(200, "GET", "/v1/stocks?variant_id=sock&variant_id=none&variant_id=rolls%2Fbuns&variant_id=a%2Cb&variant_id=shirt&variant_id=sock&variant_id=none", "")
 	golden(t, "list_stocks_some", r)
 	var ids []string
 	for i := range inventory.SomeMax + 1 {

@@ -1,4 +1,4 @@
-// docs/openapi.json sha256 5aa0ee8d89463ca0317ca48c97e9c203f344974bca124128ed506e45c8a5c26f
+// docs/openapi.json sha256 f8b5cd9abd77282b5203b3b702b2f258a3bc05e1587a8872edf798cc841bd341
 
 export interface paths {
     "/health": {
@@ -2013,7 +2013,7 @@ export interface components {
             /** Format: uuid */
             retry_of?: string;
             /** @description The rules of the sale of a stock. */
-            sale?: components["schemas"]["SaleDoc"];
+            sale?: components["schemas"]["Sale"];
             /**
              * Format: int32
              * @description The stream in which a hot variant is decided.
@@ -2206,7 +2206,7 @@ export interface components {
              */
             unit_ids?: string[];
         };
-        SaleDoc: {
+        Sale: {
             /** Format: int32 */
             claim_seconds?: number;
             /** Format: int32 */
