@@ -130,11 +130,11 @@ func TestRetriesEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		began := time.Now()
 		_, err = shop.Stock(t.Context(), "hat")
-		took := time.Since(began)
-		if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Status != 503 || s.retries.Load() < 40 || took < time.Minute || took > 63*time.Second {
-			t.Errorf("%v after %d retries and %s", err, s.retries.Load(), took)
+		// A minute of the test's own clock has room for about 66 retries: the first
+		// waits are short, and the others a second, half of it more or less.
+		if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Status != 503 || s.retries.Load() < 40 || s.retries.Load() > 130 {
+			t.Errorf("%v after %d retries", err, s.retries.Load())
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		enough := errors.New("enough")
