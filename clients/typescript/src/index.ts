@@ -11,7 +11,7 @@
 import createClient, { type Client } from "openapi-fetch";
 import { HoldfastError, readError } from "./error.js";
 import type { components, paths } from "./schema.js";
-import { type Sending, sender } from "./send.js";
+import { type Sending, sender, sleep } from "./send.js";
 
 export { HoldfastError, type ErrorCode, type FieldError } from "./error.js";
 export type { Attempt } from "./send.js";
@@ -146,7 +146,7 @@ export class Holdfast {
               params: { path: { cart_id: id("cart", cart), variant_id: id("variant", variant) }, header: keyed(options) },
             }),
           ),
-    /** Moves the deadlines of the cart's holds to that many seconds from now. */
+    /** Moves the deadlines of the cart's holds by that many seconds. */
     extend: (cart: string, seconds: number, options?: CallOptions): Call<Schemas["Extended"]> =>
       result(
         this.#api.POST("/v1/carts/{cart_id}/extend", {
@@ -290,7 +290,7 @@ export class Holdfast {
             return outcome;
           }
           if (wait() === 0) {
-            await pause(Math.min(50, until - Date.now()), signal);
+            await sleep(Math.min(50, until - Date.now()), signal);
           }
           seen = await this.requests.get(outcome.requestId, { wait: wait(), signal, correlationId: options.correlationId });
         }
@@ -359,11 +359,3 @@ const adding = (options?: AddOptions) => ({
 });
 
 const reserved = <H>(reservationId: string, header: H) => ({ params: { path: { reservation_id: id("reservation", reservationId) }, header } });
-
-function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    signal?.throwIfAborted();
-    const timer = setTimeout(resolve, Math.max(0, milliseconds));
-    signal?.addEventListener("abort", () => (clearTimeout(timer), reject(signal.reason)), { once: true });
-  });
-}

@@ -34,20 +34,19 @@ const retried = new Set([429, 500, 502, 503, 504]);
 /** Waits without a Retry-After, in milliseconds, each twice the one before. */
 const firstWait = 100;
 
-const timers = {
-  sleep: (milliseconds: number, signal: AbortSignal) =>
-    new Promise<void>((resolve, reject) => {
-      signal.throwIfAborted();
-      const end = () => (clearTimeout(timer), reject(signal.reason));
-      const timer = setTimeout(() => (signal.removeEventListener("abort", end), resolve()), milliseconds);
-      signal.addEventListener("abort", end, { once: true });
-    }),
-  random: Math.random,
-};
+/** Waits, or throws the signal's reason if it ends before. */
+export function sleep(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const end = () => (clearTimeout(timer), reject(signal?.reason));
+    const timer = setTimeout(() => (signal?.removeEventListener("abort", end), resolve()), milliseconds);
+    signal?.addEventListener("abort", end, { once: true });
+  });
+}
 
 /** sender returns a fetch that repeats attempts, under one idempotency key. */
 export function sender(options: Sending): (request: Request) => Promise<Response> {
-  const { fetch = (request: Request) => globalThis.fetch(request), maxRetries = 3, maxRetryWait = 20, onAttempt, clock = timers } = options;
+  const { fetch = (request: Request) => globalThis.fetch(request), maxRetries = 3, maxRetryWait = 20, onAttempt, clock = { sleep, random: Math.random } } = options;
   return async (request) => {
     if (["POST", "PATCH", "DELETE"].includes(request.method) && !request.headers.has("Idempotency-Key")) {
       request.headers.set("Idempotency-Key", crypto.randomUUID());
