@@ -35,7 +35,7 @@ func (b *injector) move(ctx context.Context) error {
 	if err != nil {
 		return ignoreOutage(err)
 	}
-	args := []string{"cells", "move", shop, "--to", to, "--pause-max", b.timeout(10 * time.Second).String(), "--linger", "1s"}
+	args := []string{"cells", "move", shop, "--to", to, "--pause-max", b.timeout(10 * time.Second).String(), "--linger", "10s"}
 	moved := false
 	if rand.IntN(2) == 0 { //nolint:gosec // no secret
 		killed, stop := context.WithTimeout(ctx, rand.N(killedWithin)) //nolint:gosec // no secret

@@ -61,7 +61,7 @@ type cellsMove struct {
 	JSON   bool   `help:"Print the report as JSON."`
 
 	PauseMax time.Duration `default:"10s" help:"How long its requests may be refused while what is under way ends. After that the tenant stays where it is."`
-	Linger   time.Duration `default:"15s" help:"How long the old cell refuses calls that were under way, before the last of the tenant is deleted there."`
+	Linger   time.Duration `default:"45s" help:"How long the old cell keeps the rows of the tenant, for calls that were under way, before it deletes them."`
 }
 
 // Run moves the tenant.

@@ -16,8 +16,16 @@ const keysTable = "api_keys"
 // cleanBatch is how many rows one statement deletes.
 const cleanBatch = 10_000
 
-// clean deletes the tenant's rows in the old cell, and then its fence and itself.
+// clean deletes the tenant's rows in the old cell, and then its fence and itself. A
+// call that has found the tenant there still reads the rows, as they were when it
+// left, so they stay until no such call is left.
 func (m *mover) clean(ctx context.Context) error {
+	if err := m.linger(ctx); err != nil {
+		return err
+	}
+	if err := m.after("lingered"); err != nil {
+		return err
+	}
 	deleted := int64(0)
 	for _, t := range m.all {
 		if t.name == keysTable {
@@ -36,9 +44,6 @@ func (m *mover) clean(ctx context.Context) error {
 		}
 	}
 	if err := m.after("deleted"); err != nil {
-		return err
-	}
-	if err := m.linger(ctx); err != nil {
 		return err
 	}
 	if err := m.from.unfence(ctx, m.tenantID, m.all); err != nil {
@@ -64,7 +69,7 @@ func (m *mover) linger(ctx context.Context) error {
 		if err != nil || left <= 0 {
 			return err
 		}
-		m.progress("seconds until the fence is removed", int64(left)+1)
+		m.progress("seconds until the rows are deleted", int64(left)+1)
 		if err := sleep.For(ctx, min(time.Second, time.Duration(left*float64(time.Second)))); err != nil {
 			return err
 		}

@@ -22,6 +22,9 @@ func TestLateMover(t *testing.T) {
 	m := &mover{MoveConfig: MoveConfig{WaitMax: 5 * time.Minute, PauseMax: 2 * time.Minute, Linger: time.Millisecond}}
 	arrived := false
 	m.After = func(step string) error {
+		if step == "lingered" && pgtest.Int(t, eu, `SELECT stock FROM inventory_stocks`) != 5 {
+			t.Error("what calls under way read is deleted before they end")
+		}
 		if step != "switched" {
 			return nil
 		}

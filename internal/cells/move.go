@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/sleep"
+	"github.com/holdfast/holdfast/internal/tenants"
 )
 
 // MoveConfig is how a tenant is moved. The zero value of a field is its default.
@@ -22,8 +23,9 @@ type MoveConfig struct {
 	// both cells; default 1 minute. PauseMax bounds the waits while its requests
 	// are refused; default 10 s. When it is over, the tenant stays where it is.
 	WaitMax, PauseMax time.Duration
-	// Linger is how long the fence stays after the tenant is gone, for calls in
-	// flight that have found it in the old cell; default 15 s.
+	// Linger is how long the fence stays after the tenant is gone, and its
+	// rows, for calls in flight that have found it in the old cell; default 45 s,
+	// longer than the longest wait for an outcome.
 	Linger time.Duration
 	// Progress is called with what the move does, and how much of it is done.
 	Progress func(step string, done int64)
@@ -53,7 +55,8 @@ type mover struct {
 	tenantID uuid.UUID
 	all      []table
 	found    place // in from
-	paused   time.Time
+	// announced is when all processes could know that the tenant will move.
+	announced, paused time.Time
 }
 
 // ErrBusy means that the tenant had requests or checkouts under way for the whole
@@ -74,7 +77,7 @@ func Move(ctx context.Context, cells []Cell, name, to string, config MoveConfig)
 		config.PauseMax = 10 * time.Second
 	}
 	if config.Linger == 0 {
-		config.Linger = 15 * time.Second
+		config.Linger = 45 * time.Second
 	}
 	m := &mover{MoveConfig: config}
 	err := m.find(ctx, cells, name, to)
@@ -101,6 +104,7 @@ func (m *mover) run(ctx context.Context) error {
 			{"announced", m.announce},
 			{"sequences raised", m.raise},
 			{"copied", m.copy},
+			{"known", m.known},
 			{"fenced", func(ctx context.Context) error { return m.from.fence(ctx, m.tenantID, m.all) }},
 			{"switched", m.switchOver},
 		} {
@@ -137,11 +141,13 @@ func (c Cell) isActive(ctx context.Context, tenantID uuid.UUID) (active bool, er
 	return active, err
 }
 
-// announce notes the move in both cells.
+// announce notes the move in both cells. From then on no process remembers that a
+// key of the tenant is good in the old cell.
 func (m *mover) announce(ctx context.Context) error {
 	if _, err := m.from.Pool.Exec(ctx, `UPDATE tenant_state SET moves_to = $2 WHERE tenant_id = $1`, m.tenantID, m.to.Name); err != nil {
 		return err
 	}
+	m.announced = time.Now() // by now a query finds that the tenant moves
 	var made time.Time
 	if err := m.from.Pool.QueryRow(ctx, `SELECT created_at FROM tenants WHERE tenant_id = $1`, m.tenantID).Scan(&made); err != nil {
 		return err
@@ -158,6 +164,12 @@ SELECT tenant_id, 'arriving'
 FROM made`
 	_, err := m.to.Pool.Exec(ctx, arriveSQL, m.tenantID, m.Tenant, made)
 	return err
+}
+
+// known waits until every process has forgotten the keys of the tenant that it read
+// before the move was announced.
+func (m *mover) known(ctx context.Context) error {
+	return sleep.For(ctx, time.Until(m.announced.Add(tenants.DefaultCacheFor)))
 }
 
 // margin is how far beyond the old cell the sequences of the new one are raised,

@@ -52,7 +52,8 @@ type Config struct {
 }
 
 const (
-	defaultCacheFor  = time.Second
+	// DefaultCacheFor is the default of Config.CacheFor, and that of the programs.
+	DefaultCacheFor  = time.Second
 	defaultCacheSize = 10_000
 	lookupTimeout    = 5 * time.Second
 	// elsewhereFor is CacheFor of a tenant that is not active here: it may be in a
@@ -72,7 +73,7 @@ type Authenticator struct {
 
 // NewAuthenticator returns an Authenticator that queries pool.
 func NewAuthenticator(pool *pgxpool.Pool, config Config) *Authenticator {
-	config.CacheFor = cmp.Or(config.CacheFor, defaultCacheFor)
+	config.CacheFor = cmp.Or(config.CacheFor, DefaultCacheFor)
 	if config.CacheSize <= 0 {
 		config.CacheSize = defaultCacheSize
 	}
@@ -106,7 +107,8 @@ func (a *Authenticator) Forget(plaintext string) {
 // that is moving away is good: its fence refuses what would change something.
 // Any other error means nothing about the key, and the next call may succeed.
 // The answer is the state in the database when the call began, or at most
-// CacheFor earlier. Concurrent calls with one key share a query. A call whose
+// CacheFor earlier, but not for a tenant whose move has begun: so nothing that
+// begins after it has left reads what it left behind. Concurrent calls with one key share a query. A call whose
 // ctx ends leaves the others undisturbed.
 func (a *Authenticator) Authenticate(ctx context.Context, plaintext string) (Principal, error) {
 	if !WellFormed(plaintext) {
@@ -115,7 +117,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, plaintext string) (Pri
 	began := time.Now()
 	fresh := func(ans answer) bool {
 		age := began.Sub(ans.readAt)
-		if errors.Is(ans.err, ErrElsewhere) && age > elsewhereFor {
+		if errors.Is(ans.err, ErrElsewhere) && age > elsewhereFor || ans.leaving && age > 0 {
 			return false
 		}
 		return age <= max(a.cacheFor, 0)
@@ -161,10 +163,11 @@ type answer struct {
 	principal Principal
 	err       error // nil, ErrUnknownKey or ErrElsewhere
 	readAt    time.Time
+	leaving   bool // a move of the tenant has begun
 }
 
 const authenticateSQL = `
-SELECT k.tenant_id, k.key_id, k.prefix, k.scopes, k.hash, s.state IN ('active', 'moving')
+SELECT k.tenant_id, k.key_id, k.prefix, k.scopes, k.hash, s.state IN ('active', 'moving'), s.moves_to IS NOT NULL
 FROM api_keys k
 JOIN tenant_state s ON s.tenant_id = k.tenant_id
 WHERE k.hash = $1 AND k.revoked_at IS NULL
@@ -181,12 +184,15 @@ func (a *Authenticator) lookUp(ctx context.Context, hash [sha256.Size]byte) (_ a
 	var stored []byte
 	var here bool
 	var p Principal
-	err = a.pool.QueryRow(ctx, authenticateSQL, hash[:]).Scan(&p.TenantID, &p.KeyID, &p.Prefix, &p.Scopes, &stored, &here)
+	err = a.pool.QueryRow(ctx, authenticateSQL, hash[:]).Scan(&p.TenantID, &p.KeyID, &p.Prefix, &p.Scopes, &stored, &here, &ans.leaving)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return answer{}, fmt.Errorf("look up API key: %w", err)
 	}
 	known := err == nil && subtle.ConstantTimeCompare(stored, hash[:]) == 1
 	switch {
+	case known && here && ans.leaving:
+		ans.principal, ans.err = p, nil
+		return ans, nil
 	case known && here:
 		ans.principal, ans.err = p, nil
 	case known:

@@ -49,6 +49,26 @@ func TestFinderAsksOnce(t *testing.T) {
 	}
 }
 
+// From the announcement of a move on, no key of the tenant is remembered: what begins
+// after the tenant has left does not read what it left behind.
+func TestLeavingIsNotCached(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t)
+	keys := tenants.NewAuthenticator(b.DB, caching)
+	plaintext, _ := b.createKey(t, tenants.ScopeCart)
+	b.Exec(`UPDATE tenant_state SET moves_to = 'us'`)
+	if _, err := keys.Authenticate(t.Context(), plaintext); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := keys.Cached(plaintext); ok {
+		t.Error("the key of a tenant that moves is remembered")
+	}
+	b.Exec(`UPDATE tenant_state SET state = 'gone'`)
+	if _, err := keys.Authenticate(t.Context(), plaintext); !errors.Is(err, tenants.ErrElsewhere) {
+		t.Errorf("the key of a tenant that has left: %v", err)
+	}
+}
+
 // A key is found where its tenant is active, during a move and after it, and a
 // cell that does not respond is named only to the callers of its own keys.
 func TestFinderFollows(t *testing.T) {

@@ -88,6 +88,8 @@ func explained(e *Entry, line *Timeline, slowdown int) bool {
 		return slices.ContainsFunc(e.More, func(line string) bool { return strings.Contains(line, text) })
 	}
 	switch {
+	case (e.SQLState == "55P03" || e.SQLState == "40P01") && mentions("parent AS MATERIALIZED"):
+		return true // two drains decide parts of one request, and the second one tries its batch again
 	case e.SQLState == "40P01" && e.Program == "holdfast-api" && mentions("inventory_stocks"):
 		// A call that runs alone claims its idempotency key and then waits for the
 		// stock. If the same call came to another process too, a group there has the
@@ -97,8 +99,6 @@ func explained(e *Entry, line *Timeline, slowdown int) bool {
 	case e.SQLState != "55P03":
 	case mentions("inventory_stocks"):
 		return true // a direct decision or a group of verbs continues without a stock whose lock it did not get within 100 ms
-	case mentions("parent AS MATERIALIZED"):
-		return true // two drains decide parts of one request, and the second one tries its batch again
 	}
 	// The server reads the clock before it writes the line, and writes
 	// milliseconds.
