@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// moveMax bounds a move with all its repetitions.
-	moveMax = 2 * time.Minute
+	// moveMax bounds a move with all its repetitions. A fence is made and removed
+	// between the transactions of all tenants, which takes long under load.
+	moveMax = 5 * time.Minute
 	// killedWithin is the time in which a mover that is killed is killed.
 	killedWithin = 3 * time.Second
 )
