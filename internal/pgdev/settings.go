@@ -20,7 +20,7 @@ func DefaultSettings() map[string]string {
 		// Memory and connections for the API, workers and tests at the same
 		// time.
 		"shared_buffers":  "256MB",
-		"max_connections": "200",
+		"max_connections": "500",
 		// For programs and tests that prepare transactions.
 		"max_prepared_transactions": "10",
 		// Few checkpoints, so that a run of a minute or two is not measured in

@@ -40,6 +40,7 @@ func startDemo(t *testing.T) (*pgxpool.Pool, DemoConfig) {
 	return db, DemoConfig{
 		URL: local.URL, Key: local.Key, Database: local.Database,
 		Stock: 100, Buyers: 600, For: time.Second, Quiet: 200 * time.Millisecond, Variants: 20, Rate: 100,
+		Within: 10 * time.Minute,
 	}
 }
 
