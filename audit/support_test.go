@@ -17,7 +17,7 @@ import (
 // waitTimeout bounds every wait of a test for the database. Transactions of
 // other tests on the same server hold back the tail's horizon too, so the
 // delivery of a row can take a moment.
-const waitTimeout = time.Minute
+const waitTimeout = 5 * time.Minute
 
 func execute(t *testing.T, db *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()

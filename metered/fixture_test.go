@@ -16,7 +16,7 @@ import (
 )
 
 // waitMax bounds every wait of a test.
-const waitMax = time.Minute
+const waitMax = 5 * time.Minute
 
 // bundle is the fixture of the tests of this package.
 type bundle struct {

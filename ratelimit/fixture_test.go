@@ -18,7 +18,7 @@ import (
 )
 
 // waitMax bounds every wait of a test.
-const waitMax = time.Minute
+const waitMax = 5 * time.Minute
 
 // The reasons for which a token is refused.
 const (

@@ -314,7 +314,7 @@ func (o *output) String() string {
 }
 
 // untilMax is the longest time that a test waits for a condition.
-const untilMax = 2 * time.Minute
+const untilMax = 5 * time.Minute
 
 // until polls until yes returns true.
 func until(t *testing.T, what string, yes func() bool) {

@@ -424,7 +424,7 @@ func TestSwallowedRollback(t *testing.T) {
 	wire, db := s.behind()
 	wire.SilenceAfter("rollback\x00", 1)
 	c := gather(t, db, carts.Config{AttemptTimeout: 300 * time.Millisecond})
-	patience, end := context.WithTimeout(t.Context(), 10*time.Second)
+	patience, end := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer end()
 	c.join(patience, s.checkout("a"), s.checkout("bad"), s.checkout("c"))
 	stop := startGroups(c.groups)

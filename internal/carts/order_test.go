@@ -167,7 +167,7 @@ func TestGroupGivesWayToAKeyInUse(t *testing.T) {
 	}
 	b.Tick(b.Lane(queues.LaneConfig{}))
 	calls[1] = keyed("k", calls[1])
-	ctx, answered := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+	ctx, answered := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
 	defer answered()
 	claimed := make(chan struct{})
 	var first sync.WaitGroup

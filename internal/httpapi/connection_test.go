@@ -21,7 +21,7 @@ import (
 
 // wireTimeout is the longest time that a test waits for an answer, or for the
 // end of a connection.
-const wireTimeout = 20 * time.Second
+const wireTimeout = 2 * time.Minute
 
 // never is a limit that no test reaches.
 const never = time.Hour

@@ -267,7 +267,7 @@ func TestForeignServerIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if _, err := startIn(ctx, h, p, Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "another Postgres runs on "+dir) {
 		t.Errorf("got %v, want a refusal", err)

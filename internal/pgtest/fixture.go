@@ -168,10 +168,10 @@ func (l Locked) Release() {
 
 const (
 	pollEvery  = 2 * time.Millisecond
-	pollWithin = time.Minute
+	pollWithin = 5 * time.Minute
 )
 
-// Until calls holds every 2 ms until it returns true. After a minute it fails
+// Until calls holds every 2 ms until it returns true. After five minutes it fails
 // the test with what, the condition in words. Call it from the goroutine of the
 // test.
 func Until(t testing.TB, what string, holds func() bool) {

@@ -10,8 +10,8 @@ import (
 
 const (
 	poolSize     = 8
-	cloneTimeout = 2 * time.Minute // many tests may clone at once
-	dropTimeout  = time.Minute
+	cloneTimeout = 5 * time.Minute // many tests may clone at once
+	dropTimeout  = 5 * time.Minute
 	closeTimeout = 10 * time.Second
 )
 

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	setupTimeout = 2 * time.Minute
+	setupTimeout = 5 * time.Minute
 	adminSize    = 4 // connections that clone and drop; more of them would wait for each other
 )
 

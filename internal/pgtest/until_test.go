@@ -29,7 +29,7 @@ func TestUntil(t *testing.T) {
 		}
 		f := &failing{}
 		Until(f, "it holds", func() bool { return false })
-		if f.text != "not within 1m0s: it holds" || time.Since(began) != 2*pollEvery+pollWithin {
+		if f.text != "not within 5m0s: it holds" || time.Since(began) != 2*pollEvery+pollWithin {
 			t.Errorf("%q after %s", f.text, time.Since(began))
 		}
 	})

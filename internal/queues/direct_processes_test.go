@@ -31,10 +31,10 @@ const (
 	// loadCalls is how many requests the callers of a load send together.
 	loadCalls = 1200
 	// outcomeWithin is the longest time that a caller waits for an outcome.
-	outcomeWithin = time.Minute
+	outcomeWithin = 5 * time.Minute
 	// idleWithin is the longest time after a load until every request has an
 	// outcome.
-	idleWithin = time.Minute
+	idleWithin = 5 * time.Minute
 )
 
 // api is a process that admits requests, decides those whose callers wait, and

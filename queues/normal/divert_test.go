@@ -81,8 +81,8 @@ func TestDivertedLeavesNeighboursAlone(t *testing.T) {
 	b.Stock("shoe", 1)
 	neighbour := b.Submit("a", "shoe", 1)
 
-	lane := b.Lane(queues.LaneConfig{Concurrency: 1})
-	stock := b.Lock(`SELECT FROM inventory_stocks WHERE tenant_id = $1 FOR UPDATE`, flooding) // its drain waits for this lock
+	lane := b.Lane(queues.LaneConfig{Concurrency: 1, ServeFor: time.Hour})
+	stock := b.Lock(`SELECT FROM inventory_stocks WHERE tenant_id = $1 FOR UPDATE`, flooding) // its drain waits for this lock, after some tries
 	busy := make(chan error, 1)
 	go func() { _, err := lane.Serve(context.WithoutCancel(t.Context()), diverted); busy <- err }()
 	b.Blocked()
