@@ -24,7 +24,7 @@ endif
 # The newest Postgres that is supported; check runs the tests on it.
 PG_NEWEST := 18
 
-.PHONY: bin/withpg bin/golangci-lint lint-cloudrun help build demo run test test-newest check bench profile chaos browser clients check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose check-names vet
+.PHONY: bin/withpg bin/golangci-lint lint-cloudrun help build demo run test test-newest check bench profile chaos browser clients check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose check-names dist vet
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -57,7 +57,7 @@ test: bin/withpg ## Run every test, all packages on one private Postgres (PG=18:
 # Many tests wait for a deadline or for another process, so more packages than
 # there are processors run at a time. On a busy machine some packages need more
 # than go test's ten minutes. -s -w leaves out what only a debugger reads.
-TESTFLAGS = $(RACE) -vet=off -shuffle=on -timeout=40m -p 4 -ldflags='-s -w'
+TESTFLAGS = $(RACE) -vet=off -shuffle=on -timeout=40m -p 3 -ldflags='-s -w'
 
 RACE = $(shell PATH="$(PATH)"; [ "$$(go env CGO_ENABLED)" = 1 ] && \
 	printf '\043include <stdlib.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -fsyntax-only - 2>/dev/null && echo -race)
@@ -123,6 +123,14 @@ clients: go ## Generate, check and test the TypeScript client; its API is killed
 	cd clients/typescript && npm run --silent generate && npm run --silent check && npm run --silent build
 	go build -o bin/ ./cmd/holdfast ./cmd/api
 	cd clients/typescript && HOLDFAST_KILLS=$(or $(KILLS),200) npm test --silent
+
+VERSION ?= $(shell sed -n 's/^  "version": "\(.*\)",$$/\1/p' clients/typescript/package.json)
+
+# Some minutes, most of them for the first build of each platform. The time of the
+# files is that of the commit, so two runs give the same bytes.
+dist: go ## Build the files of a release into dist/: archives, bills of materials, document, npm package, sums.
+	@go build -C tools/dist -o ../../bin/dist .
+	@exec bin/dist -version "$(VERSION)" -time "$$(git log -1 --format=%ct)" $(ARGS)
 
 # Without Node.js or Chromium the pages are not tested, and check goes on.
 check-pages: go # Drive the pages in Chromium if it can be had.
@@ -220,6 +228,7 @@ check-tidy: go
 	go mod tidy -diff
 	go -C bench mod tidy -diff
 	go -C tools mod tidy -diff
+	go -C tools/dist mod tidy -diff
 
 # Needs no cloud, no Terraform and no container engine. The tests also run the
 # image's programs, on a private Postgres. -count=1, because the tests read files
