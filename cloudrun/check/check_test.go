@@ -167,6 +167,7 @@ var spoils = []struct {
 	{"a misspelt instruction", dockerfile, "USER 65532", "USERS 65532", "", "unknown instruction: USERS"},
 	{"an image with a default program", dockerfile, "# No ENTRYPOINT", "CMD [\"/api\"]\n# No ENTRYPOINT", "CMD", "the image must have no default program"},
 	{"a folder that is excluded from the build", ignoreFile, "!sweeper\n", "", "# What the build", "it excludes sweeper from the build"},
+	{"an embedded folder that is excluded from the build", "internal/httpapi/document_examples.go", "go:embed golden/", "go:embed testdata/", "package httpapi", "it embeds a folder testdata"},
 	{"Compose: a misspelt field", "compose.yaml", "read_only: true", "readonly: true", "", "readonly is not a field of composeService"},
 	{"Compose: a variable that no program reads", "compose.yaml", "HOLDFAST_URL:", "HOLDFAST_URI:", "", "no program reads the variable HOLDFAST_URI"},
 	{"Compose: a port on which no program listens", "compose.yaml", "\"8080:8080\"", "\"8080:80\"", "", "api listens on 8080"},

@@ -31,6 +31,8 @@ type code struct {
 	// imports are, by folder, the folders of this module that its packages
 	// import.
 	imports map[string]map[string]bool
+	// embedsTests are the files that embed a folder testdata.
+	embedsTests []string
 }
 
 const module = "github.com/holdfast/holdfast/"
@@ -81,6 +83,7 @@ func readCode(root fs.FS) (*code, error) {
 		err := eachFile(root, name, func(file string, f *ast.File) {
 			packages[path.Dir(file)] = append(packages[path.Dir(file)], f)
 			c.readImports(name, f)
+			c.readEmbeds(file, f)
 		})
 		if err != nil {
 			return nil, err
@@ -107,7 +110,7 @@ func eachFile(root fs.FS, dir string, read func(string, *ast.File)) error {
 		if err != nil {
 			return err
 		}
-		f, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return err
 		}
@@ -251,6 +254,17 @@ func (c *code) readPasses(f *ast.File) {
 		})
 		return false
 	})
+}
+
+// readEmbeds records whether a file embeds a folder testdata.
+func (c *code) readEmbeds(file string, f *ast.File) {
+	for _, group := range f.Comments {
+		for _, line := range group.List {
+			if strings.HasPrefix(line.Text, "//go:embed ") && strings.Contains(line.Text, "testdata") {
+				c.embedsTests = append(c.embedsTests, file)
+			}
+		}
+	}
 }
 
 // readImports records which folders of this module a file imports.

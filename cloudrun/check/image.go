@@ -55,8 +55,8 @@ func checkDockerfile(root fs.FS, code *code, r *report) (*image, error) {
 
 const ignoreFile = ".dockerignore"
 
-// checkIgnored reports folders that the programs import but .dockerignore
-// excludes.
+// checkIgnored reports folders that the programs import or embed but
+// .dockerignore excludes.
 func checkIgnored(root fs.FS, code *code, r *report) error {
 	text, err := fs.ReadFile(root, ignoreFile)
 	if err != nil {
@@ -78,6 +78,9 @@ func checkIgnored(root fs.FS, code *code, r *report) error {
 		if !sent[name] {
 			r.add(place{ignoreFile, 1}, "it excludes %s from the build, which needs it: add !%s", name, name)
 		}
+	}
+	for _, file := range code.embedsTests {
+		r.add(place{file, 1}, "it embeds a folder testdata, which %s excludes from the build", ignoreFile)
 	}
 	return nil
 }

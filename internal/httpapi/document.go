@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,11 +17,11 @@ import (
 	"github.com/holdfast/holdfast/internal/requestrows"
 )
 
-// title and version of the OpenAPI document. The version is the API's, not the
-// program's.
+// title is the OpenAPI document's. notReleased is its version in a program that
+// was built without one.
 const (
-	title   = "Holdfast"
-	version = "1.0.0"
+	title       = "Holdfast"
+	notReleased = "0.0.0"
 )
 
 const introduction = `Reservations admitted under load. The response to an add-to-cart is 202 at once. Requests are decided in order. What is
@@ -37,11 +38,11 @@ Only successful responses are stored; a request that failed runs again.`
 // bearerScheme is the name of the security scheme.
 const bearerScheme = "key"
 
-func blankDocument() *huma.OpenAPI {
+func blankDocument(version string) *huma.OpenAPI {
 	return &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
-			Title: title, Version: version, Description: introduction,
+			Title: title, Version: cmp.Or(version, notReleased), Description: introduction,
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Tags: []*huma.Tag{

@@ -19,7 +19,7 @@ import (
 func TestContract(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/contract.txt"
-	document, err := OpenAPI()
+	document, err := OpenAPI("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // goldens are the responses that the tests compare with those of the service.
 //
-//go:embed testdata/*.golden.json
+//go:embed golden/*.json
 var goldens embed.FS
 
 // examples has the golden files that are shown with an operation.
@@ -78,7 +78,7 @@ var placeholder = regexp.MustCompile(`<time>|<(uuid|key|tag) (\d+)>`)
 
 // golden reads a golden file, with a value for each placeholder.
 func readGolden(name string) (status int, body any, err error) {
-	text, err := goldens.ReadFile("testdata/" + name + ".golden.json")
+	text, err := goldens.ReadFile("golden/" + name + ".json")
 	if err != nil {
 		return 0, nil, err
 	}
@@ -101,7 +101,7 @@ func readGolden(name string) (status int, body any, err error) {
 		Body   any
 	}
 	if err := json.Unmarshal([]byte(filled), &kept); err != nil {
-		return 0, nil, fmt.Errorf("read testdata/%s.golden.json: %w", name, err)
+		return 0, nil, fmt.Errorf("read golden/%s.json: %w", name, err)
 	}
 	return kept.Status, kept.Body, nil
 }

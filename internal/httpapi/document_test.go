@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the golden files and docs/openapi
 func TestDocumentIsUpToDate(t *testing.T) {
 	t.Parallel()
 	const file = "../../docs/openapi.json"
-	document, err := OpenAPI()
+	document, err := OpenAPI("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestDocumentedNumbers(t *testing.T) {
 // names, and answers without a schema.
 func TestDocumentIsWhole(t *testing.T) {
 	t.Parallel()
-	document, err := OpenAPI()
+	document, err := OpenAPI("")
 	if err != nil {
 		t.Fatal(err)
 	}

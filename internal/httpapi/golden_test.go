@@ -25,11 +25,11 @@ var goldenHeaders = []string{
 	"Www-Authenticate", correlationHeader,
 }
 
-// golden compares a response with testdata/<name>.golden.json. Values that
+// golden compares a response with golden/<name>.json. Values that
 // differ between runs are numbered in the order of their appearance.
 func golden(t *testing.T, name string, r reply) {
 	t.Helper()
-	file := filepath.Join("testdata", name+".golden.json")
+	file := filepath.Join("golden", name+".json")
 	kept := struct {
 		Status int               `json:"status"`
 		Header map[string]string `json:"header"`

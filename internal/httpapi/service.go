@@ -21,6 +21,7 @@ import (
 
 // service is the API.
 type service struct {
+	version  string // of the document
 	client   *holdfast.Client
 	pool     *pgxpool.Pool
 	keys     *tenants.Authenticator
@@ -45,6 +46,8 @@ type service struct {
 // Config is what the API is made over. All fields are required but for those
 // whose comment names a default. The caller starts the client.
 type Config struct {
+	// Version is the release of the program, for the document.
+	Version string
 	// Client makes the calls of tenants. Pool is for what the API itself reads.
 	Client *holdfast.Client
 	Pool   *pgxpool.Pool
@@ -75,7 +78,7 @@ type Config struct {
 // a long poll is not cut.
 func New(ctx context.Context, c Config) (http.Handler, error) {
 	s := &service{
-		client: c.Client, pool: c.Pool, keys: c.Keys, metered: c.Metered, live: c.Live, overview: c.Overview, cell: c.Cell, links: c.Links, log: c.Log,
+		version: c.Version, client: c.Client, pool: c.Pool, keys: c.Keys, metered: c.Metered, live: c.Live, overview: c.Overview, cell: c.Cell, links: c.Links, log: c.Log,
 		bounds: defaultBounds, connections: connections{limits: c.Limits.withDefaults(), onStop: onEnd(ctx)},
 	}
 	if err := s.build(); err != nil {
@@ -94,10 +97,11 @@ func (s *service) tenant(req *request) *holdfast.Tenant {
 
 // OpenAPI returns the OpenAPI 3.1 document of the whole API, metered commands
 // included, as indented JSON that ends in a line feed. It needs no database and
-// is the same each time.
-func OpenAPI() ([]byte, error) {
+// is the same each time. The version is its info.version; without one that is
+// 0.0.0.
+func OpenAPI(version string) ([]byte, error) {
 	s := &service{
-		metered: true, live: &Live{},
+		version: version, metered: true, live: &Live{},
 		overview: func(context.Context, uuid.UUID) (json.RawMessage, error) { return nil, nil },
 	}
 	if err := s.build(); err != nil {
@@ -122,7 +126,7 @@ func (s *service) prepare() {
 	s.mux = http.NewServeMux()
 	s.mux.HandleFunc("/", s.notFound)
 	config := huma.Config{
-		OpenAPI: blankDocument(),
+		OpenAPI: blankDocument(s.version),
 		Formats: map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		// The body of a response may get more fields later. For the bodies of
 		// requests see documentBody.

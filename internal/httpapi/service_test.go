@@ -190,7 +190,7 @@ func TestDocs(t *testing.T) {
 	t.Parallel()
 	s := newMeteredShop(t, ratelimit.Rate{}, ratelimit.Rate{})
 	document := s.call(200, "GET", "/openapi.json", "", "Authorization", "")
-	want, err := OpenAPI()
+	want, err := OpenAPI("")
 	s.must(err)
 	if !bytes.Equal(document.body, want) || document.header.Get("Content-Type") != "application/openapi+json" {
 		t.Errorf("%s of %d bytes, want the document's %d", document.header.Get("Content-Type"), len(document.body), len(want))
