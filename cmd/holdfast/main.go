@@ -113,7 +113,7 @@ type openAPICommand struct{}
 
 // Run prints the document that the API serves at /openapi.json.
 func (c *openAPICommand) Run(process boot.Process) error {
-	document, err := httpapi.OpenAPI()
+	document, err := httpapi.OpenAPI(boot.Version)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// docs/openapi.json sha256 f8b5cd9abd77282b5203b3b702b2f258a3bc05e1587a8872edf798cc841bd341
+// docs/openapi.json sha256 e9158161bf6246dae0fd0a95e4616f8499c7a86c6ab475d31bfed0d1cc42c6f2
 
 export interface paths {
     "/health": {

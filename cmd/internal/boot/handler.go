@@ -16,7 +16,7 @@ import (
 func (c *apiCell) newHandler(stopping context.Context, links []httpapi.Link) (http.Handler, error) {
 	p := c.program
 	handler, err := httpapi.New(stopping, httpapi.Config{
-		Client: c.client, Pool: c.calls, Keys: c.keys, Metered: p.Config.Metered.On, Live: c.live(), Overview: p.overview(c.calls),
+		Version: Version, Client: c.client, Pool: c.calls, Keys: c.keys, Metered: p.Config.Metered.On, Live: c.live(), Overview: p.overview(c.calls),
 		Cell: p.cell, Links: links, Metrics: p.publicMetrics(), Log: p.logs.calls(),
 	})
 	if err != nil || !export.TracesAsked() {
