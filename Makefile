@@ -24,7 +24,7 @@ endif
 # The newest Postgres that is supported; check runs the tests on it.
 PG_NEWEST := 18
 
-.PHONY: bin/withpg bin/golangci-lint lint-cloudrun help build demo run test test-newest check bench profile chaos browser clients check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose check-names dist vet
+.PHONY: bin/withpg bin/golangci-lint lint-cloudrun help build demo example run test test-newest check bench profile chaos browser clients check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose check-names dist vet
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ demo: go ## Watch a flash sale on a private Postgres, and verify its invariants 
 	@echo "Building bin/holdfast; the first time takes a minute or two." >&2
 	@go build -o bin/holdfast ./cmd/holdfast
 	@exec bin/holdfast demo $(ARGS)
+
+example: bin/withpg ## Run an example on a private Postgres: make example NAME=tickets, or courts.
+	@bin/withpg -- sh -c 'DATABASE_URL="$$HOLDFAST_TEST_DATABASE_URL" exec go run ./examples/$(or $(NAME),tickets)'
 
 run: go ## Serve on :8080 with a private Postgres whose data is kept, until interrupted (ARGS="--port 9000 --fresh").
 	@echo "Building bin/holdfast; the first time takes a minute or two." >&2

@@ -56,7 +56,7 @@ var layers = [][]string{
 	{"internal/wiring"},
 	{"."},
 	{"internal/testkit"},
-	{"internal/httpapi", "internal/dashboard", "examples/storefront"},
+	{"internal/httpapi", "internal/dashboard", "examples/storefront", "examples/tickets", "examples/courts", "examples/sidebyside"},
 	{"internal/chaos/..."},
 	{"bench/...", "chaos/..."},
 	{"cmd/internal/..."},
@@ -135,6 +135,10 @@ var owners = map[string]string{
 	"projection_snapshots": "projections",
 	"live_tickets":         "internal/live",
 	"purge_mark":           "internal/purge",
+	"products":             "examples/sidebyside",
+	"orders":               "examples/sidebyside",
+	"ticket_orders":        "examples/tickets",
+	"clubs":                "examples/courts",
 }
 
 var (
@@ -148,10 +152,10 @@ var (
 	withLevels = []string{"internal/tenants", "internal/lanes", "internal/inventory", "ratelimit", "internal/requestrows", "internal/checkouts", "internal/queues", "queues/...", "internal/admission", "internal/carts", "internal/live"}
 	// withoutClock compare deadlines by the database's clock only.
 	withoutClock = []string{"audit", "internal/reservationrows", "reservations", "internal/inventory", "internal/unitrows", "postings", "internal/checkouts", "metered", "internal/tokens", "ratelimit"}
-	// withEnvironment may read environment variables: programs, the private
-	// Postgres (where its binaries are), and the OTEL_* that the OpenTelemetry
+	// withEnvironment may read environment variables: programs, examples, the
+	// private Postgres (where its binaries are), and the OTEL_* that the OpenTelemetry
 	// specification defines.
-	withEnvironment = []string{"cmd/...", "internal/pgdev/...", "internal/pgtest", "internal/telemetry/export"}
+	withEnvironment = []string{"cmd/...", "examples/tickets", "examples/courts", "internal/pgdev/...", "internal/pgtest", "internal/telemetry/export"}
 )
 
 // budgets bound what several files say together, in lines without tests.

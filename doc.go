@@ -108,6 +108,7 @@
 //	cmd/…                          programs: configuration and lifecycle
 //	bench, chaos                   measured claims; the fault harness
 //	examples/storefront            a sample product page on the HTTP API
+//	examples/…                     a ticket sale, court hours, the move from SELECT … FOR UPDATE
 //	client                         a Go client of the HTTP API
 //	projections                    read models folded from the audit log
 //	queues/hot, queues/normal      scheduling and order of each lane; detection

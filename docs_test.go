@@ -90,6 +90,33 @@ func TestDocumentedTests(t *testing.T) {
 	}
 }
 
+// TestGuideSnippets finds each block of Go in a guide in the example that the
+// guide explains, which has a test.
+func TestGuideSnippets(t *testing.T) {
+	t.Parallel()
+	squeeze := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```")
+	for guide, example := range map[string]string{"docs/from-select-for-update.md": "examples/sidebyside/sidebyside.go"} {
+		text, err := os.ReadFile(guide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, err := os.ReadFile(example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := blocks.FindAllStringSubmatch(string(text), -1)
+		if len(found) == 0 {
+			t.Errorf("%s has no block of Go", guide)
+		}
+		for _, block := range found {
+			if !strings.Contains(squeeze(string(code)), squeeze(block[1])) {
+				t.Errorf("%s has code that is not in %s:\n%s", guide, example, block[1])
+			}
+		}
+	}
+}
+
 // exportedErrors returns the names of the errors that a file exports.
 func exportedErrors(file *ast.File) (names []string) {
 	for _, decl := range file.Decls {
