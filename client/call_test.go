@@ -23,7 +23,7 @@ func answer(t *testing.T, status int, body string, look func(*http.Request)) *cl
 		_, _ = w.Write([]byte(body)) // the test finds an incomplete answer
 	}))
 	t.Cleanup(server.Close)
-	c, err := client.New(client.Config{URLs: []string{server.URL + "/"}, Key: "hf_key", RetryFor: -1})
+	c, err := client.New(client.Config{URLs: []string{server.URL + "/"}, Key: "hf_key", MaxRetries: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
-	c, err := client.New(client.Config{URLs: []string{"http://127.0.0.1:1"}, Key: "hf_key", RetryFor: -1})
+	c, err := client.New(client.Config{URLs: []string{"http://127.0.0.1:1"}, Key: "hf_key", MaxRetries: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,9 +29,12 @@ type Config struct {
 	// AttemptTimeout bounds one attempt, in addition to the time that the call
 	// asks the service to wait; default 15 s.
 	AttemptTimeout time.Duration
-	// RetryFor is how long a call is sent again before its error is returned;
-	// default 1 minute, below 0 for no second attempt.
-	RetryFor time.Duration
+	// MaxRetries is how often a call is sent again at most, after the first
+	// attempt; default 3, below 0 for no second attempt.
+	MaxRetries int
+	// MaxRetryWait is the longest wait between two attempts, whatever
+	// Retry-After the response has; default 20 s.
+	MaxRetryWait time.Duration
 	// HTTP makes the calls; nil for a client with its own connections.
 	HTTP *http.Client
 	// Retrying is called before a call is sent again, with the error of the
@@ -63,7 +66,8 @@ func New(c Config) (*Client, error) {
 	c.URLs = urls
 	c.Connections = cmp.Or(c.Connections, 64)
 	c.AttemptTimeout = cmp.Or(c.AttemptTimeout, 15*time.Second)
-	c.RetryFor = cmp.Or(c.RetryFor, time.Minute)
+	c.MaxRetries = cmp.Or(c.MaxRetries, 3)
+	c.MaxRetryWait = cmp.Or(c.MaxRetryWait, 20*time.Second)
 	if c.Retrying == nil {
 		c.Retrying = func(error) {}
 	}
@@ -84,35 +88,38 @@ func (c *Client) Close() { c.config.HTTP.CloseIdleConnections() }
 // has a Stream. Errors: *Error; the reason why the call was not answered; ctx's
 // cause.
 func (c *Client) Do(ctx context.Context, call Call, result any) error {
-	if call.IdempotencyKey == "" && call.writes() && c.config.RetryFor > 0 && call.Stream == nil {
+	if call.IdempotencyKey == "" && call.writes() && c.config.MaxRetries > 0 && call.Stream == nil {
 		call.IdempotencyKey = rand.Text()
 	}
-	began := time.Now()
-	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+	for retries := 0; ; retries++ {
 		response, err := c.Send(ctx, call)
 		if err == nil {
 			return response.decode(result)
 		}
-		if !isRetryable(err) || call.Stream != nil || ctx.Err() != nil || time.Since(began) > c.config.RetryFor {
+		if retries >= c.config.MaxRetries || !isRetryable(err) || call.Stream != nil || ctx.Err() != nil {
 			return err
 		}
 		c.config.Retrying(err)
-		pause := wait/2 + mathrand.N(wait) //nolint:gosec // so that callers do not come back together; not a secret
-		if refused, ok := errors.AsType[*Error](err); ok {
-			pause = max(pause, min(refused.RetryAfter, retryAfterMax))
-		}
-		if sleep(ctx, pause) != nil {
+		if sleep(ctx, c.pause(retries, err)) != nil {
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}
 }
 
-// Waits between attempts. A Retry-After is followed up to retryAfterMax.
-const (
-	firstWait     = 20 * time.Millisecond
-	lastWait      = time.Second
-	retryAfterMax = 5 * time.Second
-)
+// firstWait is the wait before the first retry if the response names none. Each
+// further one is twice the one before.
+const firstWait = 100 * time.Millisecond
+
+// pause is how long to wait after an attempt that failed, and a quarter more at
+// random, so that callers that were refused together do not come back together.
+func (c *Client) pause(retries int, err error) time.Duration {
+	wait := firstWait << min(retries, 20)
+	if refused, ok := errors.AsType[*Error](err); ok && refused.RetryAfter > 0 {
+		wait = refused.RetryAfter
+	}
+	wait = min(wait, c.config.MaxRetryWait)
+	return wait + mathrand.N(wait/4+1) //nolint:gosec // not a secret
+}
 
 // isRetryable reports whether the call may be answered differently when it is
 // sent again.
@@ -122,8 +129,8 @@ func isRetryable(err error) bool {
 		return true // no answer
 	}
 	switch refused.Status {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
 	return false

@@ -2,12 +2,15 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -65,7 +68,7 @@ func serve(t *testing.T, answers ...func(http.ResponseWriter)) (*script, *client
 	s := &script{answers: answers}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	shop, err := client.New(client.Config{URLs: []string{server.URL + "/"}, Key: "hf_key", RetryFor: 5 * time.Minute, Retrying: s.retrying})
+	shop, err := client.New(client.Config{URLs: []string{server.URL + "/"}, Key: "hf_key", MaxRetries: 9, MaxRetryWait: time.Millisecond, Retrying: s.retrying})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,41 +111,136 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 	}
 }
 
-// refusing answers every call 503, without a connection, unless its context has
-// ended.
-type refusing struct{}
+// scripted is a line of clients/cases.json.
+type scripted struct {
+	Name, Key string
+	Retries   int // MaxRetries
+	Answers   []struct {
+		Status     int // 0: no answer
+		RetryAfter int `json:"retry_after"`
+	} // the last one is repeated
+	Waits []int64 // between the attempts, in milliseconds, without what is added at random
+	Ends  int     // the status of the last answer
+}
 
-func (refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+// attempts answers calls as the case says, and keeps when they came and with which
+// keys.
+type attempts struct {
+	scripted
+	at   []time.Time
+	keys []string
+}
+
+func (a *attempts) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := context.Cause(r.Context()); err != nil {
 		return nil, err
 	}
+	answer := a.Answers[min(len(a.at), len(a.Answers)-1)]
+	a.at, a.keys = append(a.at, time.Now()), append(a.keys, r.Header.Get("Idempotency-Key"))
+	if answer.Status == 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
 	w := httptest.NewRecorder()
-	later(http.StatusServiceUnavailable)(w)
+	if answer.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(answer.RetryAfter))
+	}
+	says(answer.Status, `{"code":"overloaded","detail":"too much"}`)(w)
 	return w.Result(), nil
 }
 
-func TestRetriesEnd(t *testing.T) {
+// The cases that the client for TypeScript passes too, on a clock of the test's
+// own.
+func TestCases(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../clients/cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []scripted
+	if err := json.Unmarshal(text, &cases); err != nil || len(cases) == 0 {
+		t.Fatal(len(cases), err)
+	}
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { checkCase(t, c) })
+		})
+	}
+}
+
+func checkCase(t *testing.T, c scripted) {
+	t.Helper()
+	a := &attempts{scripted: c}
+	shop, err := client.New(client.Config{URLs: []string{"http://shop"}, Key: "hf_key", MaxRetries: c.Retries, HTTP: &http.Client{Transport: a}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = shop.Checkout(t.Context(), "cart-1", &client.CallOpts{IdempotencyKey: c.Key})
+	problem, refused := errors.AsType[*client.Error](err)
+	switch {
+	case c.Ends == 0 && (refused || !errors.Is(err, io.ErrUnexpectedEOF)),
+		c.Ends >= 400 && (!refused || problem.Status != c.Ends),
+		c.Ends > 0 && c.Ends < 400 && err != nil:
+		t.Errorf("it ended with %v, want %d", err, c.Ends)
+	}
+	if len(a.at) != len(c.Waits)+1 {
+		t.Fatalf("%d attempts, want %d", len(a.at), len(c.Waits)+1)
+	}
+	for i, wait := range c.Waits {
+		least := time.Duration(wait) * time.Millisecond
+		if waited := a.at[i+1].Sub(a.at[i]); waited < least || waited > least+least/4 {
+			t.Errorf("wait %d is %s, want %s and up to a quarter more", i+1, waited, least)
+		}
+	}
+	if key := a.keys[0]; key == "" || c.Key != "" && key != c.Key || slices.ContainsFunc(a.keys, func(k string) bool { return k != key }) {
+		t.Errorf("the keys are %q", a.keys)
+	}
+}
+
+// A crowd that is refused at once comes back spread over at least a fifth of the
+// wait.
+func TestCrowdComesBackSpread(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var s script
-		shop, err := client.New(client.Config{URLs: []string{"http://shop"}, Key: "hf_key", RetryFor: time.Minute,
-			HTTP: &http.Client{Transport: refusing{}}, Retrying: s.retrying})
-		if err != nil {
+		var c scripted
+		if err := json.Unmarshal([]byte(`{"answers":[{"status":503,"retry_after":4},{"status":200}]}`), &c); err != nil {
 			t.Fatal(err)
 		}
-		_, err = shop.Stock(t.Context(), "hat")
-		// A minute of the test's own clock has room for about 66 retries: the first
-		// waits are short, and the others a second, half of it more or less.
-		if problem, ok := errors.AsType[*client.Error](err); !ok || problem.Status != 503 || s.retries.Load() < 40 || s.retries.Load() > 130 {
-			t.Errorf("%v after %d retries", err, s.retries.Load())
+		began := time.Now()
+		back := make(chan time.Duration, 1000)
+		for range cap(back) {
+			go func() {
+				a := &attempts{scripted: c}
+				shop, err := client.New(client.Config{URLs: []string{"http://shop"}, Key: "hf_key", HTTP: &http.Client{Transport: a}})
+				if err == nil {
+					_, err = shop.Stock(t.Context(), "hat")
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				back <- a.at[len(a.at)-1].Sub(began)
+			}()
 		}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		enough := errors.New("enough")
-		cancel(enough)
-		if _, err := shop.Stock(ctx, "hat"); !errors.Is(err, enough) {
-			t.Errorf("after its context ended: %v", err)
+		first, last := time.Hour, time.Duration(0)
+		for range cap(back) {
+			at := <-back
+			first, last = min(first, at), max(last, at)
+		}
+		if first < 4*time.Second || last > 5*time.Second || last-first < 800*time.Millisecond {
+			t.Errorf("they came back from %s to %s", first, last)
 		}
 	})
+}
+
+func TestEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	_, shop := serve(t, later(503))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if _, err := shop.Stock(ctx, "hat"); !errors.Is(err, enough) {
+		t.Errorf("after its context ended: %v", err)
+	}
 }
 
 func TestWaitAsksUntilFinished(t *testing.T) {

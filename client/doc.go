@@ -6,10 +6,12 @@
 //	sold, err := c.Checkout(ctx, "cart-17", nil)
 //
 // A method returns once the service has answered. A call without an answer, and
-// a call that the service could not handle now (408, 429, 500, 502, 503, 504),
-// is sent again, not before the time that Retry-After names, until
-// [Config].RetryFor is over. This has no second effect: a call that writes has
-// an idempotency key, that of its [CallOpts] or a random one.
+// a call that the service could not handle now (429, 500, 502, 503, 504), is sent
+// again, three times unless [Config].MaxRetries is another number, after the time
+// that Retry-After names and up to a quarter more at random. This has no second
+// effect: a call that writes has an idempotency key, that of its [CallOpts] or a
+// random one. The client for TypeScript follows the same rules, and
+// clients/cases.json tests both.
 //
 // Any other status from 400 on is an [*Error] with its status and code, which
 // docs/http.md lists. That a variant is sold out is not an error: the request

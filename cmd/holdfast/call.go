@@ -47,7 +47,7 @@ func clientOf(address, key string) (*api, error) {
 	}
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 	c, err := client.New(client.Config{
-		URLs: []string{address}, Key: key, AttemptTimeout: callTimeout, RetryFor: -1, HTTP: &http.Client{Transport: transport},
+		URLs: []string{address}, Key: key, AttemptTimeout: callTimeout, MaxRetries: -1, HTTP: &http.Client{Transport: transport},
 	})
 	return &api{c, address}, err
 }

@@ -6,7 +6,7 @@ export interface Sending {
   fetch?: (request: Request) => Promise<Response>;
   /** How often a call is sent again at most, after the first attempt; 3 if left out. */
   maxRetries?: number;
-  /** The longest Retry-After that is waited for, in seconds; 20 if left out. */
+  /** The longest wait between two attempts, whatever Retry-After says, in seconds; 20 if left out. */
   maxRetryWait?: number;
   /** Is called after each attempt, such as to log it. */
   onAttempt?: (attempt: Attempt) => void;
@@ -81,5 +81,5 @@ export function sender(options: Sending): (request: Request) => Promise<Response
 /** waitFor is how long to wait after an attempt, in milliseconds. */
 function waitFor(response: Response | undefined, number: number, maxRetryWait: number): number {
   const seconds = Number(response?.headers.get("Retry-After") ?? NaN);
-  return Number.isFinite(seconds) && seconds > 0 ? Math.min(seconds, maxRetryWait) * 1000 : firstWait * 2 ** (number - 1);
+  return Math.min(Number.isFinite(seconds) && seconds > 0 ? seconds * 1000 : firstWait * 2 ** (number - 1), maxRetryWait * 1000);
 }

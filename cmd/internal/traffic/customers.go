@@ -48,7 +48,10 @@ type crowd struct {
 	doubles, split atomic.Int64
 }
 
+// newCrowd makes customers whose calls are sent again for about outcomeWait.
 func newCrowd(c client.Config, outcomeWait time.Duration, t *tally) (*crowd, error) {
+	c.MaxRetryWait = time.Second
+	c.MaxRetries = int(outcomeWait/c.MaxRetryWait) + 1
 	api, err := client.New(c)
 	if err != nil {
 		return nil, err

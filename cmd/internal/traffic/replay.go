@@ -56,7 +56,7 @@ func Replay(ctx context.Context, c ReplayConfig) (Report, error) {
 	t := newTally()
 	var retries atomic.Int64
 	shoppers, err := newCrowd(client.Config{
-		URLs: c.URLs, Key: c.Key, Connections: c.Connections, RetryFor: c.StallAfter, Retrying: func(error) { retries.Add(1) },
+		URLs: c.URLs, Key: c.Key, Connections: c.Connections, Retrying: func(error) { retries.Add(1) },
 	}, c.StallAfter, t)
 	if err != nil {
 		return Report{}, err
