@@ -30,7 +30,7 @@ func TestMeteredUpDownUp(t *testing.T) {
 		expectPending(t, db, false, of)
 	}
 	expectPendingMetered(true, "a database without metered commands")
-	bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
+	bounded, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	group, ctx := errgroup.WithContext(bounded)
 	for range 4 {

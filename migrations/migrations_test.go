@@ -41,7 +41,7 @@ func TestUpAtOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	want := catalogue(t, db)
-	bounded, cancel := context.WithTimeout(t.Context(), time.Minute) // callers that wait for each other never end
+	bounded, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // callers that wait for each other never end
 	defer cancel()
 	for name, pool := range map[string]func() *pgxpool.Pool{
 		"one pool":  func() *pgxpool.Pool { return db },

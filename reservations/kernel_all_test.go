@@ -211,7 +211,7 @@ func TestHandleAsksNothing(t *testing.T) {
 	defer small.Close()
 	k, err := reservations.NewKernel(small, seats{"venue.seat", 100}, reservations.Config{})
 	h.Must(err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	opts := reservations.HoldOpts{Quantity: 1, TTL: time.Hour}
 	var webhooks sync.WaitGroup

@@ -28,7 +28,7 @@ func TestStopsWithStalledConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(time.Minute)) // so that the test fails instead of hanging
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Minute)) // so that the test fails instead of hanging
 		if _, err := io.WriteString(conn, text); err != nil {
 			t.Fatal(err)
 		}

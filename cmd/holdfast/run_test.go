@@ -380,7 +380,7 @@ func TestLiveOverview(t *testing.T) {
 	t.Parallel()
 	s := ready(t, programtest.Start(t, run, programtest.NewFixture(t).Env(), "run").Stdout)
 	ticket := s.call(http.MethodPost, "/v1/live/tickets", "", http.StatusCreated)["ticket"].(string)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	conn, _, err := websocket.Dial(ctx, s.url+"/v1/live?ticket="+ticket, nil) //nolint:bodyclose // the library closes it
 	if err != nil {

@@ -245,7 +245,7 @@ func TestLockedRateDelaysNoOtherTenant(t *testing.T) {
 					refused <- err
 				}()
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			neighbour := uuid.New()
 			for range 10 {

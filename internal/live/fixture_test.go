@@ -114,7 +114,7 @@ func (b *fixture) send(sent ...frames.Frame) {
 // want returns the next frame and expects its event and versions.
 func want(t testing.TB, s *live.Subscription, event string, first, version int64) live.Frame {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	f, err := s.Next(ctx)
 	if err != nil {

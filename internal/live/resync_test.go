@@ -23,7 +23,7 @@ import (
 // next returns the next frame.
 func next(t testing.TB, s *live.Subscription) live.Frame {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	f, err := s.Next(ctx)
 	pgtest.Must(t, err)

@@ -128,7 +128,7 @@ func TestPanicIsARowsFault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for b.Int(`SELECT count(*) FROM reservation_requests WHERE status <> 'done'`) > 0 {
 		if _, err := lane.Tick(ctx); err != nil {
