@@ -14,6 +14,7 @@ type cellsCommand struct {
 	List   cellsList   `cmd:"" default:"withargs" help:"List the cells and how many tenants each has (the default)."`
 	Add    cellsAdd    `cmd:"" help:"Make a database that CELLS names a cell: bring it to this version's schema, and check that it is fit and no other cell."`
 	Move   cellsMove   `cmd:"" help:"Move a tenant to another cell while it works. If it was interrupted, the same command finishes it."`
+	GiveUp cellsGiveUp `cmd:"" help:"End a move that is not finished, such as when the new cell is lost: the tenant goes on where it is."`
 	Verify cellsVerify `cmd:"" help:"Check what holds over all cells: each tenant is active in one at most, each key is in one, and no fence is left; exit 1 if not."`
 }
 
@@ -87,6 +88,27 @@ func (c *cellsMove) Run(ctx context.Context, process boot.Process) error {
 		default:
 			fmt.Fprintf(process.Stdout, "Tenant %s (%s) moved from %s to %s: %d rows, requests refused for %.2f s.\n",
 				report.Tenant, report.TenantID, report.From, report.To, report.Rows, report.PauseSeconds)
+		}
+		return nil
+	})
+}
+
+type cellsGiveUp struct {
+	Tenant string `arg:"" help:"The name of the tenant."`
+}
+
+// Run ends the move.
+func (c *cellsGiveUp) Run(ctx context.Context, process boot.Process) error {
+	return withCells(ctx, process, func(_ *boot.Program, all []cells.Cell) error {
+		report, err := cells.GiveUp(ctx, all, c.Tenant)
+		switch {
+		case err != nil:
+			return err
+		case report.From == report.To:
+			fmt.Fprintf(process.Stdout, "Tenant %s (%s) is in %s, and not on its way to another cell.\n", report.Tenant, report.TenantID, report.From)
+		default:
+			fmt.Fprintf(process.Stdout, "Tenant %s (%s) stays in %s. What was copied to %s is deleted, unless CELLS does not name it.\n",
+				report.Tenant, report.TenantID, report.From, report.To)
 		}
 		return nil
 	})

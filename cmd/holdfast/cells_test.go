@@ -222,6 +222,9 @@ func TestCellsMove(t *testing.T) {
 	if text := command(t, env, "cells", "verify"); !strings.Contains(text, "2 cells: all holds") {
 		t.Error(text)
 	}
+	if text := command(t, env, "cells", "give-up", "moves"); !strings.Contains(text, "is in eu, and not on its way") {
+		t.Error(text)
+	}
 }
 
 // The server of one cell is killed under load, and started again. The other cell

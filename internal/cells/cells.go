@@ -102,7 +102,7 @@ func (c Cell) verify(ctx context.Context, activeIn map[uuid.UUID]string, keyIn m
 		case state == nil:
 			fault("tenant_active_once", "tenant %s (%s) has no state", name, tenantID)
 		case *state != stateActive:
-			fault("move_unfinished", "tenant %s (%s) is %s: run its move again", name, tenantID, *state)
+			fault("move_unfinished", "tenant %s (%s) is %s: run its move again, or give it up", name, tenantID, *state)
 		case activeIn[tenantID] != "":
 			fault("tenant_active_once", "tenant %s (%s) is active in the cell %s too", name, tenantID, activeIn[tenantID])
 		default:

@@ -16,9 +16,9 @@ const keysTable = "api_keys"
 // cleanBatch is how many rows one statement deletes.
 const cleanBatch = 10_000
 
-// clean deletes the tenant's rows in the old cell, and then its fence and itself. A
-// call that has found the tenant there still reads the rows, as they were when it
-// left, so they stay until no such call is left.
+// clean deletes the tenant in the old cell. A call that has found the tenant there
+// still reads the rows, as they were when it left, so they stay until no such call
+// is left.
 func (m *mover) clean(ctx context.Context) error {
 	if err := m.linger(ctx); err != nil {
 		return err
@@ -26,13 +26,19 @@ func (m *mover) clean(ctx context.Context) error {
 	if err := m.after("lingered"); err != nil {
 		return err
 	}
+	return m.remove(ctx, m.from)
+}
+
+// remove deletes the tenant's rows in a cell where it is not active, and then its
+// fence and itself.
+func (m *mover) remove(ctx context.Context, c Cell) error {
 	deleted := int64(0)
 	for _, t := range m.all {
 		if t.name == keysTable {
 			continue
 		}
 		for {
-			tag, err := m.from.Pool.Exec(ctx, t.cleanSQL(), m.tenantID, cleanBatch)
+			tag, err := c.Pool.Exec(ctx, t.cleanSQL(), m.tenantID, cleanBatch)
 			if err != nil {
 				return fmt.Errorf("delete the rows of %s: %w", t.name, err)
 			}
@@ -46,11 +52,11 @@ func (m *mover) clean(ctx context.Context) error {
 	if err := m.after("deleted"); err != nil {
 		return err
 	}
-	if err := m.from.unfence(ctx, m.tenantID, m.all); err != nil {
+	if err := c.unfence(ctx, m.tenantID, m.all); err != nil {
 		return err
 	}
 	// While the keys are here, their callers learn that the tenant is gone.
-	return pgx.BeginFunc(ctx, m.from.Pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, c.Pool, func(tx pgx.Tx) error {
 		for _, table := range []string{keysTable, "tenant_state", "tenants"} {
 			if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE tenant_id = $1`, m.tenantID); err != nil {
 				return err

@@ -26,22 +26,32 @@ func (c Cell) inPlain(ctx context.Context, options pgx.TxOptions, fn func(pgx.Tx
 	})
 }
 
-// errArrived means that the tenant is not arriving any more: an earlier attempt has
-// made it active, and its rows must not be overwritten.
-var errArrived = errors.New("the tenant is active in the new cell")
+var (
+	// errArrived means that an earlier attempt has made the tenant active: its rows
+	// must not be overwritten.
+	errArrived = errors.New("the tenant is active in the new cell")
+	// errGivenUp means that GiveUp has ended the move.
+	errGivenUp = errors.New("the move was given up")
+)
 
 // whileArriving runs fn in a transaction of the new cell during which the tenant
 // stays arriving, by a lock on its state: FOR SHARE, or FOR UPDATE.
 func (m *mover) whileArriving(ctx context.Context, lock string, fn func(young pgx.Tx) error) error {
 	return m.to.inPlain(ctx, pgx.TxOptions{}, func(young pgx.Tx) error {
 		var state string
-		if err := young.QueryRow(ctx, `SELECT state FROM tenant_state WHERE tenant_id = $1 `+lock, m.tenantID).Scan(&state); err != nil {
+		err := young.QueryRow(ctx, `SELECT state FROM tenant_state WHERE tenant_id = $1 `+lock, m.tenantID).Scan(&state)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return errGivenUp
+		case err != nil:
 			return err
-		}
-		if state != stateArriving {
+		case state == stateActive:
 			return errArrived
+		case state != stateArriving:
+			return errGivenUp
+		default:
+			return fn(young)
 		}
-		return fn(young)
 	})
 }
 

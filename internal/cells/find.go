@@ -36,6 +36,26 @@ func (c Cell) place(ctx context.Context, name string) (*place, error) {
 	return p, nil
 }
 
+// located is the row of a tenant and the cell that has it.
+type located struct {
+	place
+	cell Cell
+}
+
+// locate reads the rows of a tenant in all cells.
+func locate(ctx context.Context, cells []Cell, name string) (places []located, err error) {
+	for _, c := range cells {
+		p, err := c.place(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if p != nil {
+			places = append(places, located{*p, c})
+		}
+	}
+	return places, nil
+}
+
 // find finds where the tenant is.
 func (m *mover) find(ctx context.Context, cells []Cell, name, to string) error {
 	target := slices.IndexFunc(cells, func(c Cell) bool { return c.Name == to })
@@ -43,19 +63,19 @@ func (m *mover) find(ctx context.Context, cells []Cell, name, to string) error {
 		return fmt.Errorf("CELLS does not name the cell %s", to)
 	}
 	m.to = cells[target]
+	places, err := locate(ctx, cells, name)
+	if err != nil {
+		return err
+	}
 	var there *place
 	var here []place
-	for _, c := range cells {
-		p, err := c.place(ctx, name)
+	for _, p := range places {
 		switch {
-		case err != nil:
-			return err
-		case p == nil:
-		case c.Name == to:
-			there = p
+		case p.cell.Name == to:
+			there = &p.place
 		case p.State != stateArriving:
-			m.from, m.found = c, *p
-			here = append(here, *p)
+			m.from, m.found = p.cell, p.place
+			here = append(here, p.place)
 		}
 	}
 	switch {

@@ -32,7 +32,7 @@ func (m *mover) switchOver(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, m.reopen(ctx))
 	}
-	const leaveSQL = `UPDATE tenant_state SET state = 'gone', changed_at = clock_timestamp() WHERE tenant_id = $1 AND closed AND state IN ('moving', 'gone')`
+	const leaveSQL = `UPDATE tenant_state SET state = 'gone', changed_at = clock_timestamp() WHERE tenant_id = $1 AND moves_to = $2 AND closed AND state IN ('moving', 'gone')`
 	if err := m.change(ctx, leaveSQL); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (m *mover) fitsBehind(ctx context.Context, last int64) error {
 	return m.to.awaitSubscriptions(ctx, last, m.PauseMax)
 }
 
-const moveSQL = `UPDATE tenant_state SET state = 'moving', changed_at = clock_timestamp() WHERE tenant_id = $1 AND state IN ('active', 'moving')`
+const moveSQL = `UPDATE tenant_state SET state = 'moving', changed_at = clock_timestamp() WHERE tenant_id = $1 AND moves_to = $2 AND state IN ('active', 'moving')`
 
 // close refuses the tenant's requests, waits until nothing of it is under way, and
 // closes the fence.
@@ -100,11 +100,12 @@ func (m *mover) close(ctx context.Context) error {
 }
 
 // change changes the tenant's state in the old cell. Error: it has another state than
-// the statement asks for, because another program moves the tenant too.
+// the statement asks for, because another program moves the tenant too, or GiveUp has
+// ended the move.
 func (m *mover) change(ctx context.Context, statement string) error {
-	tag, err := m.from.Pool.Exec(ctx, statement, m.tenantID)
+	tag, err := m.from.Pool.Exec(ctx, statement, m.tenantID, m.to.Name)
 	if err == nil && tag.RowsAffected() == 0 {
-		err = errors.New("another program moves the tenant: run the command again when it has ended")
+		err = errors.New("another program moves the tenant or has given its move up: run the command again when it has ended")
 	}
 	return err
 }
