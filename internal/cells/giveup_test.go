@@ -10,7 +10,7 @@ import (
 )
 
 // A move is given up after each of its steps. The tenant goes on where it is,
-// nothing of it is left in the other cell, and a later move begins anew.
+// nothing of it is left in the other cell, and a later move begins again.
 func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
