@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -45,13 +46,23 @@ func keyIn(t *testing.T, env map[string]string, cell, tenant string) string {
 	return command(t, env, "--cell", cell, "keys", "create", "--tenant", tenant, "--create-tenant", "--scopes", "cart,stock,ops")
 }
 
+// wantMetrics checks that what is counted in a cell has its name.
+func wantMetrics(t *testing.T, page string) {
+	t.Helper()
+	for _, series := range []string{`holdfast_decision_requests_total{cell="us",lane="normal"`, `holdfast_admission_requests_total{cell="eu"`, `holdfast_verb_duration_seconds_count{cell="us"`} {
+		if !strings.Contains(page, series) {
+			t.Errorf("the metrics lack %s", series)
+		}
+	}
+}
+
 // One process serves two cells: each call reaches the cell of its key, and each
 // cell decides and sweeps its own.
 func TestCells(t *testing.T) {
 	t.Parallel()
 	env := twoCells(t)
 	keys := map[string]string{"eu": keyIn(t, env, "eu", "shop"), "us": keyIn(t, env, "us", "shop")}
-	program := programtest.Start(t, run, env, "run", "--port", freePort(t))
+	program := programtest.StartProcess(t, maps.Clone(env), "run") // with metrics of its own
 	s := ready(t, program.Stdout)
 	stocks := map[string]float64{"eu": 10, "us": 20}
 	for cell, key := range keys {
@@ -97,6 +108,7 @@ func TestCells(t *testing.T) {
 		available = f.Payload.Available
 	}
 
+	wantMetrics(t, s.text("/metrics"))
 	if report := command(t, env, "verify"); strings.Count(report, "Cell ") != 2 {
 		t.Errorf("verify does not report two cells:\n%s", report)
 	}
@@ -110,8 +122,9 @@ func TestCells(t *testing.T) {
 	if usage, is := errors.AsType[*boot.UsageError](err); !is || !strings.Contains(usage.Message, "--cell") {
 		t.Errorf("%v, want the command to ask for a cell", err)
 	}
-	if err := program.Stop(); err != nil {
-		t.Errorf("the stop: %v", err)
+	program.Signal(syscall.SIGTERM)
+	if code := program.Wait(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/holdfast/holdfast"
+	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/internal/tenants"
 )
 
@@ -256,6 +257,9 @@ func (s *service) addProbes() {
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	connection, bounded := s.connect(w, r)
 	defer connection.release()
+	if s.cell != "" {
+		bounded = bounded.WithContext(telemetry.WithCell(bounded.Context(), s.cell))
+	}
 	req := newRequest(connection, bounded)
 	s.respond(req)
 	r.Pattern = req.http.Pattern // for handlers around this one

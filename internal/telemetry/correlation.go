@@ -24,6 +24,24 @@ func Correlation(ctx context.Context) string {
 	return id
 }
 
+type cellKey struct{}
+
+// WithCell returns a context whose work is in the cell of that name: what is counted
+// under it has the label cell. An empty name is that of the only cell, which has no
+// label.
+func WithCell(ctx context.Context, cell string) context.Context {
+	if cell == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, cellKey{}, cell)
+}
+
+// Cell returns the name of the cell that ctx carries, or "" if it carries none.
+func Cell(ctx context.Context) string {
+	cell, _ := ctx.Value(cellKey{}).(string)
+	return cell
+}
+
 // LogHandler wraps inner. Each record logged with a context gets that context's
 // correlation_id and, inside a trace, its trace_id, span_id and trace_sampled.
 // A value that the context lacks is left out. In a logger with an open group,

@@ -28,10 +28,18 @@ func counter(name, description string) func() metric.Int64Counter {
 	})
 }
 
+// under returns the labels, with that of the context's cell if it has one.
+func under(ctx context.Context, labels ...attribute.KeyValue) metric.MeasurementOption {
+	if cell := Cell(ctx); cell != "" {
+		labels = append(labels, attribute.String("cell", cell))
+	}
+	return metric.WithAttributeSet(attribute.NewSet(labels...))
+}
+
 // add adds n, if it is more than 0, to a counter under the labels.
 func add(ctx context.Context, c metric.Int64Counter, n int, labels ...attribute.KeyValue) {
 	if n > 0 && c.Enabled(ctx) {
-		c.Add(ctx, int64(n), metric.WithAttributes(labels...))
+		c.Add(ctx, int64(n), under(ctx, labels...))
 	}
 }
 
@@ -45,7 +53,7 @@ func upDownCounter(name, description string) func() metric.Int64UpDownCounter {
 // addDelta adds delta to a sum under the labels.
 func addDelta(ctx context.Context, c metric.Int64UpDownCounter, delta int64, labels ...attribute.KeyValue) {
 	if c.Enabled(ctx) {
-		c.Add(ctx, delta, metric.WithAttributes(labels...))
+		c.Add(ctx, delta, under(ctx, labels...))
 	}
 }
 
@@ -90,7 +98,7 @@ func Admitted(ctx context.Context, lane string, n int) {
 // admitted, under holdfast.admission.group_size.
 func AdmittedGroup(ctx context.Context, n int) {
 	if h := groups(); h.Enabled(ctx) {
-		h.Record(ctx, int64(n))
+		h.Record(ctx, int64(n), under(ctx))
 	}
 }
 
@@ -115,7 +123,7 @@ var (
 // holdfast.verbs.group_size.
 func VerbGroup(ctx context.Context, n int) {
 	if h := verbGroups(); n > 0 && h.Enabled(ctx) {
-		h.Record(ctx, int64(n))
+		h.Record(ctx, int64(n), under(ctx))
 	}
 }
 
@@ -154,10 +162,10 @@ func Decided(ctx context.Context, b Batch) {
 		add(ctx, decisions(), n, lane, attribute.String("outcome", outcome))
 	}
 	if h := batches(); h.Enabled(ctx) {
-		h.Record(ctx, int64(len(b.Waited)), metric.WithAttributes(lane))
+		h.Record(ctx, int64(len(b.Waited)), under(ctx, lane))
 	}
 	if h := latency(); h.Enabled(ctx) {
-		set := metric.WithAttributeSet(attribute.NewSet(lane))
+		set := under(ctx, lane)
 		for _, wait := range b.Waited {
 			h.Record(ctx, max(wait, 0).Seconds(), set) // less than 0: the database's clock was set back
 		}

@@ -52,3 +52,33 @@ func TestLive(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// What is counted in a cell has its name, and what is counted elsewhere has none.
+func TestCellLabel(t *testing.T) {
+	t.Parallel()
+	action, verb := unique("test_cell"), unique("test.cell")
+	for n, cell := range []string{"", "eu", "us"} {
+		ctx := telemetry.WithCell(t.Context(), cell)
+		telemetry.Moved(ctx, action, n+1)
+		_, done := telemetry.Verb(ctx, verb)
+		done("", nil)
+	}
+	moved := map[string]int64{}
+	for _, point := range collect(t, "holdfast.lane.moves").(metricdata.Sum[int64]).DataPoints {
+		if of := attributes(point.Attributes.ToSlice()); of["action"] == action {
+			moved[of["cell"]] = point.Value
+		}
+	}
+	if diff := cmp.Diff(map[string]int64{"": 1, "eu": 2, "us": 3}, moved); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	timed := map[string]uint64{}
+	for _, point := range collect(t, "holdfast.verb.duration").(metricdata.Histogram[float64]).DataPoints {
+		if of := attributes(point.Attributes.ToSlice()); of["verb"] == verb {
+			timed[of["cell"]] = point.Count
+		}
+	}
+	if diff := cmp.Diff(map[string]uint64{"": 1, "eu": 1, "us": 1}, timed); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -50,22 +50,22 @@ func Verb(ctx context.Context, name string) (_ context.Context, done func(outcom
 		outcome = orDefault(outcome, err)
 		endSpan(span, outcome, err)
 		if h := verbDuration(); h.Enabled(ctx) {
-			h.Record(ctx, time.Since(start).Seconds(), labelsOf(name, outcome))
+			h.Record(ctx, time.Since(start).Seconds(), labelsOf(ctx, name, outcome))
 		}
 	}
 }
 
-type verbOutcome struct{ verb, outcome string }
+type verbOutcome struct{ verb, outcome, cell string }
 
-// verbLabels are the labels of each outcome of each verb. Both are fixed words,
-// so there are few.
+// verbLabels are the labels of each outcome of each verb. They are fixed words and
+// the names of cells, so there are few.
 var verbLabels sync.Map // of verbOutcome: metric.MeasurementOption
 
-func labelsOf(verb, outcome string) metric.MeasurementOption {
-	key := verbOutcome{verb, outcome}
+func labelsOf(ctx context.Context, verb, outcome string) metric.MeasurementOption {
+	key := verbOutcome{verb, outcome, Cell(ctx)}
 	labels, ok := verbLabels.Load(key)
 	if !ok {
-		labels, _ = verbLabels.LoadOrStore(key, metric.WithAttributes(attribute.String("verb", verb), attribute.String("outcome", outcome)))
+		labels, _ = verbLabels.LoadOrStore(key, under(ctx, attribute.String("verb", verb), attribute.String("outcome", outcome)))
 	}
 	return labels.(metric.MeasurementOption) //nolint:forcetypeassert // only this function stores
 }

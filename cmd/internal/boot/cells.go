@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/httpapi"
 	"github.com/holdfast/holdfast/internal/requestrows"
+	"github.com/holdfast/holdfast/internal/telemetry"
 )
 
 // cellsOf returns the cells that CELLS names, or the one of them that the
@@ -215,7 +216,7 @@ func (pass *Pass) Run(ctx context.Context, p *Program) (report any, err error) {
 	var group sync.WaitGroup
 	for i, own := range p.cells {
 		group.Go(func() {
-			reports[i], errs[i] = pass.Once(ctx, own)
+			reports[i], errs[i] = pass.Once(telemetry.WithCell(ctx, own.cell), own)
 			errs[i] = own.inCell(errs[i])
 		})
 	}

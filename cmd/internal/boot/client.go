@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast/holdfast/internal/inventory"
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/queues"
+	"github.com/holdfast/holdfast/internal/telemetry"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
 	"github.com/holdfast/holdfast/queues/hot"
 	"github.com/holdfast/holdfast/ratelimit"
@@ -63,7 +64,7 @@ func (p *Program) clientConfig() (holdfast.Config, error) {
 // database; see awaitLong.
 func (p *Program) startClient(ctx context.Context, client *holdfast.Client) error {
 	return p.awaitLong(ctx, func() error {
-		starting, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptMax)
+		starting, cancel := context.WithTimeout(telemetry.WithCell(context.WithoutCancel(ctx), p.cell), attemptMax)
 		defer cancel()
 		return client.Start(starting)
 	})
