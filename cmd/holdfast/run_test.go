@@ -335,25 +335,26 @@ func TestDemoStays(t *testing.T) {
 // page reads a path without a key, and returns its status and content type.
 func (s service) page(path string) (status int, contentType string) {
 	s.t.Helper()
-	answer, _ := s.get(path)
-	return answer.StatusCode, answer.Header.Get("Content-Type")
+	status, header, _ := s.get(path)
+	return status, header.Get("Content-Type")
 }
 
 // text returns the content of a page that needs no key.
 func (s service) text(path string) string {
 	s.t.Helper()
-	_, text := s.get(path)
+	_, _, text := s.get(path)
 	return text
 }
 
-func (s service) get(path string) (answer *http.Response, text string) {
+func (s service) get(path string) (status int, header http.Header, text string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, http.NoBody)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	r.Close = true
-	if answer, err = http.DefaultClient.Do(r); err != nil {
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
@@ -361,7 +362,7 @@ func (s service) get(path string) (answer *http.Response, text string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return answer, string(body)
+	return answer.StatusCode, answer.Header, string(body)
 }
 
 // The dashboard is served beside the API, which keeps its other paths. With

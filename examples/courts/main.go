@@ -42,11 +42,11 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close()
-	if err := migrations.Up(ctx, db, nil); err != nil {
-		log.Fatal(err)
+	if err = migrations.Up(ctx, db, nil); err == nil {
+		err = bookDay(ctx, db, os.Stdout)
 	}
-	if err := bookDay(ctx, db, os.Stdout); err != nil {
+	db.Close()
+	if err != nil {
 		log.Fatal(err)
 	}
 }

@@ -28,8 +28,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer db.Close()
 	evening, err := sell(ctx, db)
+	db.Close()
 	if err != nil {
 		log.Fatal(err)
 	}
