@@ -21,7 +21,7 @@ export const scriptName = "<script>alert(1)</script>";
 export const sizes = { phone: { width: 375, height: 812 }, desktop: { width: 1280, height: 900 } };
 
 /** How long a page has to show something. CI is several times slower than a laptop. */
-export const patience = 20_000;
+export const patience = 60_000;
 
 /**
  * Starts `bin/holdfast run` on a free port and a private Postgres. make browser
