@@ -42,6 +42,10 @@ type located struct {
 	cell Cell
 }
 
+// refused reports whether the place is where GiveUp has refused the tenant, and has
+// not deleted it yet. A tenant that has left a cell by itself moves to another one.
+func (p *place) refused() bool { return p.State == stateGone && p.MovesTo == nil }
+
 // locate reads the rows of a tenant in all cells.
 func locate(ctx context.Context, cells []Cell, name string) (places []located, err error) {
 	for _, c := range cells {
@@ -71,6 +75,8 @@ func (m *mover) find(ctx context.Context, cells []Cell, name, to string) error {
 	var here []place
 	for _, p := range places {
 		switch {
+		case p.refused():
+			return fmt.Errorf("the move of the tenant %s to the cell %s is being given up: finish that with `holdfast cells give-up %s`", name, p.cell.Name, name)
 		case p.cell.Name == to:
 			there = &p.place
 		case p.State != stateArriving:

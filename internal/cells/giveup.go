@@ -16,7 +16,12 @@ import (
 // Errors: a tenant that does not exist, or has arrived; a tenant that has left for a
 // cell that cells lacks, because only that cell has recorded whether it has arrived.
 func GiveUp(ctx context.Context, cells []Cell, name string) (MoveReport, error) {
-	m := &mover{}
+	return giveUp(ctx, cells, name, nil)
+}
+
+// giveUp is GiveUp. after is called after each of its steps, for tests.
+func giveUp(ctx context.Context, cells []Cell, name string, after func(step string) error) (MoveReport, error) {
+	m := &mover{MoveConfig: MoveConfig{After: after}}
 	reached, err := m.findMove(ctx, cells, name)
 	if err != nil {
 		return m.MoveReport, err
@@ -24,7 +29,11 @@ func GiveUp(ctx context.Context, cells []Cell, name string) (MoveReport, error) 
 	const reopenSQL = `UPDATE tenant_state SET state = 'active', closed = false, moves_to = NULL, changed_at = clock_timestamp() WHERE tenant_id = $1 AND state = ANY ($2)`
 	left := []string{stateActive, stateMoving}
 	if reached {
-		if err := m.refuse(ctx); err != nil {
+		err := m.refuse(ctx)
+		if err == nil {
+			err = m.after("refused")
+		}
+		if err != nil {
 			return m.MoveReport, err
 		}
 		left = append(left, stateGone) // it cannot arrive any more
@@ -32,6 +41,9 @@ func GiveUp(ctx context.Context, cells []Cell, name string) (MoveReport, error) 
 	tag, err := m.from.Pool.Exec(ctx, reopenSQL, m.tenantID, left)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = fmt.Errorf("the tenant %s has left for the cell %s: name it in CELLS, because only that cell has recorded whether it has arrived", name, m.To)
+	}
+	if err == nil {
+		err = m.after("reopened")
 	}
 	if err == nil {
 		err = m.from.unfence(ctx, m.tenantID, m.all)
@@ -51,7 +63,7 @@ func (m *mover) findMove(ctx context.Context, cells []Cell, name string) (reache
 	}
 	m.Tenant = name
 	for _, p := range places {
-		if p.State == stateArriving {
+		if p.State == stateArriving || p.refused() {
 			m.To = p.cell.Name
 			continue
 		}

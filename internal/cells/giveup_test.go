@@ -100,3 +100,42 @@ func TestGivenUpMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// A program that gives a move up and is interrupted leaves nothing that the same call
+// does not finish. The tenant is active in one cell at most, and no move begins
+// meanwhile.
+func TestGiveUpInterrupted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fill("eu", 3)
+	for _, moved := range []string{"copied", "closed", "gone"} {
+		for _, last := range []string{"refused", "reopened", "deleted"} {
+			interrupted := errors.New("interrupted after: " + moved + ", " + last)
+			until := func(end string) func(string) error {
+				return func(step string) error {
+					if step == end {
+						return interrupted
+					}
+					return nil
+				}
+			}
+			if _, err := w.move("us", cells.MoveConfig{After: until(moved)}); !errors.Is(err, interrupted) {
+				t.Fatalf("%v, want %v", err, interrupted)
+			}
+			if _, err := cells.GiveUpWith(t.Context(), w.cells, "shop", until(last)); !errors.Is(err, interrupted) {
+				t.Fatalf("%v, want %v", err, interrupted)
+			}
+			if _, err := w.move("us", cells.MoveConfig{}); err == nil || !strings.Contains(err.Error(), "is being given up") {
+				t.Errorf("%v: a move began: %v", interrupted, err)
+			}
+			if _, err := cells.GiveUp(t.Context(), w.cells, "shop"); err != nil {
+				t.Fatalf("%v: %v", interrupted, err)
+			}
+			w.check("eu")
+			w.fill("eu", 3)
+		}
+	}
+	_, err := w.move("us", cells.MoveConfig{})
+	pgtest.Must(t, err)
+	w.check("us")
+}
