@@ -24,7 +24,7 @@ endif
 # The newest Postgres that is supported; check runs the tests on it.
 PG_NEWEST := 18
 
-.PHONY: bin/withpg bin/golangci-lint lint-cloudrun help build demo example run test test-newest check bench profile chaos browser clients check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose check-names dist vet
+.PHONY: bin/withpg bin/golangci-lint lint-cloudrun help build demo example run test test-newest check bench profile chaos browser clients check-browser check-pages lint fmt generate go check-fmt check-generated check-tidy check-cloudrun check-prose check-names check-dist dist vet
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -90,7 +90,7 @@ check: go ## Do what CI does: format, lint with vet, generated files, modules, C
 	@mkdir -p bin; \
 	$(MAKE) --no-print-directory check-prose check-pages >bin/check-beside.log 2>&1 & beside=$$!; \
 	trap 'kill $$beside; exit 130' INT TERM; code=0; \
-	$(MAKE) --no-print-directory check-fmt check-names lint check-generated check-tidy check-cloudrun || code=$$?; \
+	$(MAKE) --no-print-directory check-fmt check-names lint check-generated check-tidy check-dist check-cloudrun || code=$$?; \
 	echo "Waiting for the prose and the pages."; \
 	wait $$beside || code=$$?; \
 	cat bin/check-beside.log; \
@@ -233,6 +233,10 @@ check-tidy: go
 	go -C bench mod tidy -diff
 	go -C tools mod tidy -diff
 	go -C tools/dist mod tidy -diff
+
+check-dist: go # Test what packs the files of a release.
+	go vet -C tools/dist .
+	go test -C tools/dist .
 
 # Needs no cloud, no Terraform and no container engine. The tests also run the
 # image's programs, on a private Postgres. -count=1, because the tests read files
