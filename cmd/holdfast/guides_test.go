@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
@@ -14,7 +15,11 @@ import (
 // guideCall is a call in a guide: hf, options of curl, a URL, and a body.
 var guideCall = regexp.MustCompile(`^hf (?:-X ([A-Z]+) )?(?:-H '([^:']+): ([^']+)' )?"\$HOLDFAST_URL(/[^"]+)"(?: -d '([^']+)')?$`)
 
-// The calls of the guides work in their order.
+// guideFigure is what a comment before a call says of its answer.
+var guideFigure = regexp.MustCompile(`\b(stock|reserved|available) (\d+)`)
+
+// The calls of the guides work in their order, and a stock that is read is as the
+// comment before the call says.
 func TestGuideCalls(t *testing.T) {
 	t.Parallel()
 	for guide, want := range map[string]string{"README.md": "POST /v1/carts/cart-1/checkout", "docs/which.md": "POST /v1/carts/anns/checkout"} {
@@ -23,10 +28,11 @@ func TestGuideCalls(t *testing.T) {
 			s := ready(t, programtest.Start(t, run, programtest.NewFixture(t).Env(), "run").Stdout)
 			text, err := os.ReadFile("../../" + guide)
 			pgtest.Must(t, err)
-			var last string
+			var last, comment string
 			for line := range strings.Lines(string(text)) {
 				line = strings.TrimSpace(line)
 				if !strings.HasPrefix(line, "hf ") {
+					comment = line
 					continue
 				}
 				parts := guideCall.FindStringSubmatch(line)
@@ -46,7 +52,13 @@ func TestGuideCalls(t *testing.T) {
 				if header != "" {
 					r.Header.Set(header, value)
 				}
-				if got := s.do(r, http.StatusOK); strings.HasPrefix(path, "/v1/carts/") && strings.HasSuffix(path, "/items") && got["status"] != "done" {
+				got := s.do(r, http.StatusOK)
+				for _, figure := range guideFigure.FindAllStringSubmatch(comment, -1) {
+					if method == http.MethodGet && fmt.Sprint(got[figure[1]]) != figure[2] {
+						t.Errorf("%s: %s is %v, and the guide says %s", line, figure[1], got[figure[1]], figure[2])
+					}
+				}
+				if strings.HasPrefix(path, "/v1/carts/") && strings.HasSuffix(path, "/items") && got["status"] != "done" {
 					t.Errorf("%s: %v", line, got)
 				}
 				last = method + " " + path
