@@ -1,4 +1,4 @@
 package cells
 
-// GiveUpWith is GiveUp, which calls after after each of its steps.
+// GiveUpWith is GiveUp, with a function that is called after each step.
 var GiveUpWith = giveUp

@@ -43,7 +43,7 @@ type located struct {
 }
 
 // refused reports whether the place is where GiveUp has refused the tenant, and has
-// not deleted it yet. A tenant that has left a cell by itself moves to another one.
+// not deleted it yet. The state of a tenant that has left a cell names another one.
 func (p *place) refused() bool { return p.State == stateGone && p.MovesTo == nil }
 
 // locate reads the rows of a tenant in all cells.
