@@ -12,13 +12,13 @@ const shirts = ["cap", "hoodie-l", "hoodie-m", "hoodie-s", "hoodie-xl", "tee-l",
 
 /**
  * Makes the variants of a sale, sells one out, and makes requests fail. Nothing
- * is queued when it returns.
+ * is queued when it returns. The posters are the holds that expire first.
  */
-export async function prepareSale(program) {
+export async function prepareSale(program, posterSeconds = 840) {
   await Promise.all([
     program.putStock("sneaker-x", { stock: 40, lane: "hot" }),
     program.putStock("sneaker-y", { stock: 3000, lane: "hot", max_per_cart: 2 }),
-    program.putStock("poster", { stock: 90, lane: "hot", hold_ttl_seconds: 310 }),
+    program.putStock("poster", { stock: 90, lane: "hot", hold_ttl_seconds: posterSeconds }),
     program.putStock(scriptName, { stock: 10 }),
     ...shirts.map((shirt, i) => program.putStock(shirt, { stock: 700 + 50 * i, max_per_cart: 2 })),
   ]);

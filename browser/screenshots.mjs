@@ -15,7 +15,7 @@ const pictures = {
 };
 
 const [program, browser] = await Promise.all([startProgram(), startBrowser()]);
-await prepareSale(program);
+await prepareSale(program, 310);
 const sale = runSale(program);
 // One hold after the other, so that they expire one after the other.
 let fans = 0;

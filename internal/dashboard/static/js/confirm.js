@@ -74,6 +74,8 @@ export function confirm(action) {
   input.required = asks;
   input.value = action.value ?? "";
   const restoreFocus = rememberFocus();
+  const asking = document.activeElement;
+  asking.toggleAttribute("data-asking", true);
   const opened = cleared;
   return new Promise((resolve) => {
     let done = false;
@@ -98,6 +100,7 @@ export function confirm(action) {
     dialog.addEventListener("close", () => {
       dialog.querySelector("form").removeEventListener("submit", submit);
       restoreFocus();
+      asking.removeAttribute("data-asking");
       resolve(done);
     }, { once: true });
     dialog.showModal();

@@ -84,9 +84,12 @@ export function reconcile(container, items, keyOf, create) {
   rowsOf.set(container, after);
 }
 
-/** Whether the reader's pointer, or the focus of the keyboard, is in the element. */
+/**
+ * Whether the reader's pointer, or the focus of the keyboard, is in the element,
+ * or a control in it asked the question of the dialog that is open.
+ */
 export function isInUse(element) {
-  return element.querySelector(":focus-visible") !== null || (matchMedia("(hover: hover)").matches && element.matches(":hover"));
+  return element.querySelector(":focus-visible, [data-asking]") !== null || (matchMedia("(hover: hover)").matches && element.matches(":hover"));
 }
 
 /**
