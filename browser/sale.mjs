@@ -17,7 +17,7 @@ const shirts = ["cap", "hoodie-l", "hoodie-m", "hoodie-s", "hoodie-xl", "tee-l",
 export async function prepareSale(program, posterSeconds = 840) {
   await Promise.all([
     program.putStock("sneaker-x", { stock: 40, lane: "hot" }),
-    program.putStock("sneaker-y", { stock: 3000, lane: "hot", max_per_cart: 2 }),
+    program.putStock("sneaker-y", { stock: 9000, lane: "hot", max_per_cart: 2 }),
     program.putStock("poster", { stock: 90, lane: "hot", hold_ttl_seconds: posterSeconds }),
     program.putStock(scriptName, { stock: 10 }),
     ...shirts.map((shirt, i) => program.putStock(shirt, { stock: 700 + 50 * i, max_per_cart: 2 })),
