@@ -63,8 +63,8 @@ const holdHasRequest = `r.resource_kind = 'inventory.variant' AND r.held_at >= @
 const setReplaced = `CASE WHEN q.kind = 'set' AND q.status = 'done' AND a.moved_rows = 0 THEN (
         SELECT count(*)
         FROM reservations AS other
-        WHERE other.tenant_id = r.tenant_id AND other.holder_id = r.holder_id
-          AND other.resource_kind = r.resource_kind AND other.resource_key = r.resource_key
+        WHERE same_holder(other.tenant_id, other.holder_id, r.tenant_id, r.holder_id) AND same_key(other.resource_key, r.resource_key)
+          AND other.resource_kind = r.resource_kind
           AND rtrim(coalesce(other.allotment_id, ''), E'\x1f') = rtrim(coalesce(r.allotment_id, ''), E'\x1f')
           AND other.held_at < r.held_at AND other.expires_at > r.held_at
           AND (other.ended_at IS NULL OR other.ended_at > r.held_at)

@@ -8,7 +8,7 @@ const firstHeldKept = `CASE WHEN r.held_at >= @since::timestamptz + @margin::int
         THEN r.first_held_at <> least(r.held_at, (
             SELECT min(old.first_held_at)
             FROM reservations AS old
-            WHERE old.tenant_id = r.tenant_id AND old.holder_id = r.holder_id AND old.resource_key = r.resource_key
+            WHERE same_holder(old.tenant_id, old.holder_id, r.tenant_id, r.holder_id) AND same_key(old.resource_key, r.resource_key)
               AND old.resource_kind = r.resource_kind AND old.release_reason = 'replaced'
               AND rtrim(coalesce(old.allotment_id, ''), E'\x1f') = rtrim(coalesce(r.allotment_id, ''), E'\x1f')
               AND old.ended_at + interval '0' = r.held_at)) END`

@@ -47,7 +47,7 @@ FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[]) AS a (
 WHERE a.quantity <= (
     SELECT sum(r.quantity) FILTER (WHERE r.status = 'held' AND r.expires_at > clock_timestamp())
     FROM reservations r
-    WHERE r.tenant_id = a.tenant_id AND r.holder_id = a.cart_id AND r.resource_key = a.variant_id
+    WHERE same_holder(r.tenant_id, r.holder_id, a.tenant_id, a.cart_id) AND same_key(r.resource_key, a.variant_id)
         AND r.resource_kind = '` + Kind + `' AND r.allotment_id IS NULL
 )`
 

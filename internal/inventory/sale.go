@@ -170,7 +170,8 @@ WITH asked AS MATERIALIZED (
 ), gone_of_cart AS MATERIALIZED (
     SELECT own.reservation_id
     FROM wanted
-    JOIN reservations own ON own.tenant_id = wanted.tenant_id AND own.holder_id = wanted.customer_id AND own.resource_key = wanted.variant_id
+    JOIN reservations own ON same_holder(own.tenant_id, own.holder_id, wanted.tenant_id, wanted.customer_id)
+                         AND same_key(own.resource_key, wanted.variant_id)
     WHERE own.resource_kind = '` + Kind + `' AND own.status = 'held' AND own.expires_at <= $6 AND own.customer_id IS NULL
     FOR NO KEY UPDATE OF own SKIP LOCKED
 )
@@ -183,7 +184,7 @@ CROSS JOIN LATERAL (
     UNION ALL
     SELECT own.*
     FROM reservations own
-    WHERE own.tenant_id = wanted.tenant_id AND own.holder_id = wanted.customer_id AND own.resource_key = wanted.variant_id
+    WHERE same_holder(own.tenant_id, own.holder_id, wanted.tenant_id, wanted.customer_id) AND same_key(own.resource_key, wanted.variant_id)
       AND own.customer_id IS NULL
 ) r
 WHERE r.resource_kind = '` + Kind + `' AND r.status IN ('committed', 'held') AND r.held_at > wanted.since

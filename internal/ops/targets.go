@@ -17,14 +17,14 @@ const cartTargetsSQL = `
 WITH held AS MATERIALIZED (
     SELECT r.reservation_id, r.checkout_id
     FROM reservations r
-    WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = '` + inventory.Kind + `'
+    WHERE same_holder(r.tenant_id, r.holder_id, $1, $2) AND r.resource_kind = '` + inventory.Kind + `'
     ORDER BY r.reservation_id DESC
     LIMIT $3
 ),
 failed AS MATERIALIZED (
     SELECT r.request_id
     FROM reservation_requests r
-    WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status = 'failed'
+    WHERE same_holder(r.tenant_id, r.cart_id, $1, $2) AND r.status = 'failed'
     ORDER BY r.sequence DESC
     LIMIT $3
 )

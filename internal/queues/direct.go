@@ -121,7 +121,7 @@ WHERE CASE WHEN EXISTS (
                SELECT
                FROM unnest($4::uuid[], $5::text[]) AS cart (tenant_id, cart_id)
                CROSS JOIN LATERAL (SELECT FROM reservation_requests r
-                                   WHERE r.tenant_id = cart.tenant_id AND r.cart_id = cart.cart_id
+                                   WHERE same_holder(r.tenant_id, r.cart_id, cart.tenant_id, cart.cart_id)
                                      AND r.sequence > (SELECT min(` + lanes.ParallelMark + `) FROM ` + lanes.ParallelSlots + ` parallel)
                                      AND r.status = 'queued' AND (r.lane, r.slot) <> (s.lane, s.slot) AND r.lane <> 'hot'
                                    LIMIT 1) waiting

@@ -128,7 +128,7 @@ WITH claimed AS MATERIALIZED (
 ), ahead AS MATERIALIZED (
     SELECT e.tenant_id, e.cart_id, e.variant_id, min(e.sequence) AS oldest
     FROM cart
-    JOIN reservation_requests e ON e.tenant_id = cart.tenant_id AND e.cart_id = cart.cart_id
+    JOIN reservation_requests e ON same_holder(e.tenant_id, e.cart_id, cart.tenant_id, cart.cart_id)
                                AND e.sequence > $5 AND e.sequence < cart.newest
     WHERE e.status = 'queued' AND e.request_id NOT IN (SELECT request_id FROM claimed)
     GROUP BY e.tenant_id, e.cart_id, e.variant_id

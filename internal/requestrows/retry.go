@@ -54,7 +54,7 @@ SELECT EXISTS (
     FROM (
         SELECT r.variant_id
         FROM reservation_requests r
-        WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.sequence > $3
+        WHERE same_holder(r.tenant_id, r.cart_id, $1, $2) AND r.sequence > $3
         ORDER BY r.sequence
         LIMIT $5
     ) AS later

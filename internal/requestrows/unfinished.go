@@ -30,7 +30,7 @@ const CancelMax = 10_000
 const lockUnfinishedSQL = `
 SELECT ` + columns + `
 FROM reservation_requests r
-WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status IN ('queued', 'processing', 'waiting') AND r.open_parts IS NULL
+WHERE same_holder(r.tenant_id, r.cart_id, $1, $2) AND r.status IN ('queued', 'processing', 'waiting') AND r.open_parts IS NULL
   AND ($3 = '' AND $5 = '' OR r.variant_id = $3 AND r.kit_id IS NULL OR r.kit_id = $5
        OR r.kind = 'lines' AND jsonb_path_exists(r.lines, '$.lines[*] ? (@.variant_id == $v || @.one_of[*] == $v || @.kit_id == $k)',
                                                  jsonb_build_object('v', $3::text, 'k', $5::text)))
@@ -90,7 +90,7 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[]) WITH ORDINALITY A
 CROSS JOIN LATERAL (
     SELECT
     FROM reservation_requests r
-    WHERE r.tenant_id = line.tenant_id AND r.cart_id = line.cart_id AND (line.variant_id = '' OR r.variant_id = line.variant_id OR r.kind = 'lines')
+    WHERE same_holder(r.tenant_id, r.cart_id, line.tenant_id, line.cart_id) AND (line.variant_id = '' OR r.variant_id = line.variant_id OR r.kind = 'lines')
       AND (r.status IN ('queued', 'processing') OR r.status = 'waiting' AND line.or_waiting)
     LIMIT 1
 ) pending`

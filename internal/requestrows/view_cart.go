@@ -24,14 +24,14 @@ const (
 const unfinishedSQL = `
 SELECT ` + columns + `
 FROM reservation_requests r
-WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.sequence > $3 AND r.status IN ('queued', 'processing', 'waiting') AND r.parent_id IS NULL
+WHERE same_holder(r.tenant_id, r.cart_id, $1, $2) AND r.sequence > $3 AND r.status IN ('queued', 'processing', 'waiting') AND r.parent_id IS NULL
 ORDER BY r.sequence
 LIMIT $4`
 
 const failedSQL = `
 SELECT ` + columns + `
 FROM reservation_requests r
-WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status = 'failed' AND r.parent_id IS NULL
+WHERE same_holder(r.tenant_id, r.cart_id, $1, $2) AND r.status = 'failed' AND r.parent_id IS NULL
 ORDER BY r.sequence DESC
 LIMIT $3`
 

@@ -114,7 +114,7 @@ func addLinePlaces(ctx context.Context, db Querier, views map[Ref]requests.View)
 const moveWaitingSQL = `
 UPDATE reservation_requests r
 SET cart_id = $3, customer_id = coalesce(nullif($4, ''), r.customer_id), updated_at = clock_timestamp()
-WHERE r.tenant_id = $1 AND r.cart_id = $2 AND r.status = 'waiting'`
+WHERE same_holder(r.tenant_id, r.cart_id, $1, $2) AND r.status = 'waiting'`
 
 // MoveWaitingTx moves the requests of a cart that wait in line to another cart.
 // Each keeps its place. customerID is whose limits apply from then on; "" keeps

@@ -28,7 +28,7 @@ WHERE tenant_id = $1 AND reservation_id = $2 AND status = 'held'`
 	dropEmptySQL = `
 DELETE FROM reservations r
 USING unnest($1::uuid[], $2::text[], $3::text[]) AS ended (tenant_id, resource_key, allotment_id)
-WHERE r.tenant_id = ended.tenant_id AND r.holder_id = '` + SetAside + `' AND r.resource_key = ended.resource_key
+WHERE same_holder(r.tenant_id, r.holder_id, ended.tenant_id, '` + SetAside + `') AND same_key(r.resource_key, ended.resource_key)
   AND r.allotment_id = ended.allotment_id AND r.quantity = 0`
 )
 

@@ -13,14 +13,15 @@ FROM unnest($2::uuid[], $3::text[]) WITH ORDINALITY AS holder (tenant_id, holder
 CROSS JOIN LATERAL (
     SELECT gone.resource_key
     FROM reservations gone
-    WHERE gone.tenant_id = holder.tenant_id AND gone.holder_id = holder.holder_id AND gone.resource_kind = $1
+    WHERE same_holder(gone.tenant_id, gone.holder_id, holder.tenant_id, holder.holder_id) AND gone.resource_kind = $1
       AND gone.dismissed_at IS NULL
       AND (gone.status = 'expired' OR (gone.status = 'held' AND gone.expires_at <= (SELECT clock_timestamp())))
       AND NOT EXISTS (
           SELECT
           FROM reservations again
-          WHERE again.tenant_id = gone.tenant_id AND again.holder_id = gone.holder_id
-            AND again.resource_kind = gone.resource_kind AND again.resource_key = gone.resource_key
+          WHERE same_holder(again.tenant_id, again.holder_id, gone.tenant_id, gone.holder_id)
+            AND same_key(again.resource_key, gone.resource_key)
+            AND again.resource_kind = gone.resource_kind
             AND again.held_at >= gone.expires_at)
     LIMIT 1
 ) unseen`
@@ -49,7 +50,7 @@ const acknowledgeSQL = `
 UPDATE reservations r
 SET dismissed_at = clock_timestamp()
 FROM unnest($2::uuid[], $3::text[], $4::text[]) AS pair (tenant_id, holder_id, resource_key)
-WHERE r.tenant_id = pair.tenant_id AND r.holder_id = pair.holder_id AND r.resource_kind = $1
+WHERE same_holder(r.tenant_id, r.holder_id, pair.tenant_id, pair.holder_id) AND r.resource_kind = $1
   AND (pair.resource_key = '' OR r.resource_key = pair.resource_key)
   AND r.status = 'expired' AND r.dismissed_at IS NULL`
 
@@ -65,7 +66,7 @@ func QueueAcknowledge(b *pgx.Batch, kind string, pairs []HolderKey) {
 const acknowledgeKitSQL = `
 UPDATE reservations r
 SET dismissed_at = clock_timestamp()
-WHERE r.tenant_id = $2 AND r.holder_id = $3 AND r.resource_kind = $1 AND r.kit_id = $4
+WHERE same_holder(r.tenant_id, r.holder_id, $2, $3) AND r.resource_kind = $1 AND r.kit_id = $4
   AND r.status = 'expired' AND r.dismissed_at IS NULL`
 
 // QueueAcknowledgeKit is QueueAcknowledge for the holds of a kit.

@@ -43,7 +43,7 @@ func ExtendTx(ctx context.Context, tx pgx.Tx, refs []Ref, by, lifetimeMax time.D
 const lockLiveSQL = `
 SELECT ` + columns + `
 FROM reservations r
-WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.ended_at IS NULL AND r.expires_at > clock_timestamp()
+WHERE same_holder(r.tenant_id, r.holder_id, $1, $2) AND r.resource_kind = $3 AND r.ended_at IS NULL AND r.expires_at > clock_timestamp()
 ORDER BY r.reservation_id
 LIMIT $4
 FOR NO KEY UPDATE`

@@ -46,7 +46,7 @@ const HeldMax = 10_000
 const heldByHolderSQL = `
 SELECT ` + columns + `
 FROM reservations r
-WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.ended_at IS NULL
+WHERE same_holder(r.tenant_id, r.holder_id, $1, $2) AND r.resource_kind = $3 AND r.ended_at IS NULL
 ORDER BY r.reservation_id
 LIMIT $4`
 
@@ -64,7 +64,7 @@ func HeldByHolder(ctx context.Context, db audit.Querier, tenantID uuid.UUID, kin
 const byHolderSQL = `
 SELECT ` + columns + clockColumn + `
 FROM reservations r
-WHERE r.tenant_id = $1 AND r.holder_id = $2 AND r.resource_kind = $3 AND r.reservation_id < $4
+WHERE same_holder(r.tenant_id, r.holder_id, $1, $2) AND r.resource_kind = $3 AND r.reservation_id < $4
 ORDER BY r.reservation_id DESC
 LIMIT $5`
 

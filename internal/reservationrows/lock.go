@@ -60,7 +60,7 @@ WITH found AS MATERIALIZED (
     SELECT r.*
     FROM reservations r
     JOIN unnest($4::uuid[], $5::text[], $6::text[]) AS pair (tenant_id, holder_id, resource_key)
-      USING (tenant_id, holder_id, resource_key)
+      ON same_holder(r.tenant_id, r.holder_id, pair.tenant_id, pair.holder_id) AND same_key(r.resource_key, pair.resource_key)
     WHERE r.resource_kind = $1 AND r.ended_at IS NULL
 ), locked AS MATERIALIZED (
     SELECT own.*

@@ -36,7 +36,7 @@ FROM unnest($2::uuid[], $3::text[], $4::text[]) WITH ORDINALITY AS pair (tenant_
 CROSS JOIN LATERAL (
     SELECT r.tenant_id, r.reservation_id, r.holder_id, r.resource_key
     FROM reservations r
-    WHERE r.tenant_id = pair.tenant_id AND r.holder_id = pair.holder_id AND r.resource_kind = $1 AND r.ended_at IS NULL
+    WHERE same_holder(r.tenant_id, r.holder_id, pair.tenant_id, pair.holder_id) AND r.resource_kind = $1 AND r.ended_at IS NULL
       AND (pair.resource_key = '' OR r.resource_key = pair.resource_key)
     LIMIT $5
 ) held`
@@ -71,7 +71,7 @@ FROM (
     UNION
     SELECT held.tenant_id, held.reservation_id
     FROM unnest($4::uuid[], $5::text[], $6::text[]) AS pair (tenant_id, holder_id, resource_key)
-    JOIN reservations held USING (tenant_id, holder_id, resource_key)
+    JOIN reservations held ON same_holder(held.tenant_id, held.holder_id, pair.tenant_id, pair.holder_id) AND same_key(held.resource_key, pair.resource_key)
     WHERE held.resource_kind = $1 AND held.ended_at IS NULL
 ) AS wanted
 JOIN reservations r USING (tenant_id, reservation_id)
