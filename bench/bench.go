@@ -48,6 +48,7 @@ var suites = []suite{
 	{"year", (*bench).year, []string{"year_drain", "year_reads", "year_bytes", "year_purge_per_second", "year_vacuum_seconds", "year_verify_seconds", "year_index_levels"}},
 	{"sustained", (*bench).sustained, []string{"sustained_end_vs_start", "sustained_due_seconds", "sustained_read_p99_ms"}},
 	{"ledger", (*bench).ledger, []string{"ledger_cpu_us", "ledger_wal_bytes", "ledger_statements", "ledger_statement_us", "ledger_wait_cpu_us", "ledger_wait_statement_us", "ledger_bare_us", "ledger_microbatch_us"}},
+	{"cells", (*bench).cells, []string{"cells_vs_one", "cells_cpu", "cells_rss_api_mb", "cells_rss_worker_mb"}},
 	{"projections", (*bench).projections, []string{"projection_vs_drain", "drain_with_projections"}},
 }
 

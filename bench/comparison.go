@@ -34,6 +34,8 @@ type sample struct {
 	// logged is the number of bytes of WAL per request; 0 unless the contender
 	// is weighed.
 	logged float64
+	// cpu is the database's CPU time per request, in µs; 0 unless it is measured.
+	cpu float64
 }
 
 func (s sample) rate() float64 {

@@ -83,7 +83,7 @@ func (b *bench) startDeployment(ctx context.Context, programs func(*deployment, 
 		}
 	}()
 	err = programs(f, func(settings []string, name string, args ...string) (*process, error) {
-		return b.program(ctx, url, filepath.Join(dir, name), settings, args...)
+		return b.program(ctx, "DATABASE_URL="+url, filepath.Join(dir, name), settings, args...)
 	})
 	if err != nil {
 		return nil, err
@@ -119,7 +119,8 @@ func (b *bench) prepareDeployment(ctx context.Context) (_ *deployment, url strin
 	return f, url, lanes.Pin(ctx, f.db, f.inserter, f.tenant, hotVariant)
 }
 
-// program starts one of Holdfast's programs, with a separate environment.
+// program starts one of Holdfast's programs, with a separate environment. database
+// is DATABASE_URL or CELLS with its value.
 func (b *bench) program(ctx context.Context, database, path string, settings []string, args ...string) (*process, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
@@ -129,7 +130,7 @@ func (b *bench) program(ctx context.Context, database, path string, settings []s
 	if err != nil {
 		return nil, err
 	}
-	return b.spawn(ctx, address, append([]string{"DATABASE_URL=" + database, "PORT=" + port, "LOG_LEVEL=warn"}, settings...), path, args...)
+	return b.spawn(ctx, address, append([]string{database, "PORT=" + port, "LOG_LEVEL=warn"}, settings...), path, args...)
 }
 
 func newKey(ctx context.Context, db *pgxpool.Pool) (uuid.UUID, string, error) {

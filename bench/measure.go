@@ -106,6 +106,10 @@ var targets = map[string]target{
 	"rss_worker_mb":                   {128, true, "peak resident memory of the worker under the HTTP load"},
 	"overload_goodput":                {0.95, false, "requests decided per second at three times the capacity, over the peak"},
 	"sustained_end_vs_start":          {0.92, false, "requests decided per second at the end of a load whose holds all expire, over its beginning, when none expire"},
+	"cells_vs_one":                    {2.5, false, "outcomes per second over HTTP from three cells, each with 64 clients that wait and a server that may use 0.15 of a core, over one such cell"},
+	"cells_cpu":                       {1.15, true, "CPU time of the servers per request of the same"},
+	"cells_rss_api_mb":                {128, true, "peak resident memory of the API that serves three cells, under that load"},
+	"cells_rss_worker_mb":             {128, true, "peak resident memory of the worker that serves three cells"},
 	"sustained_due_seconds":           {20, true, "due holds that are not expired at its end, over the holds made per second"},
 	"sustained_read_p99_ms":           {20, true, "p99 of reading the variant's stock over HTTP during that load"},
 }

@@ -65,15 +65,15 @@ func (b *bench) httpOf(ctx context.Context, f *deployment) ([]Measure, error) {
 		c.over("http_hot_vs_handwritten", httpName, httpPipelined),
 		c.over("http_hot_vs_microbatch", httpName, httpMicroBatch),
 		latency,
-	}, f.memory()...), nil
+	}, f.memory("")...), nil
 }
 
-// memory is the programs' peak memory.
-func (f *deployment) memory() (measures []Measure) {
+// memory is the programs' peak memory, in measures whose names have the prefix.
+func (f *deployment) memory(prefix string) (measures []Measure) {
 	for _, p := range []struct {
 		name    string
 		process *process
-	}{{"rss_api_mb", f.api}, {"rss_worker_mb", f.worker}} {
+	}{{prefix + "rss_api_mb", f.api}, {prefix + "rss_worker_mb", f.worker}} {
 		m := newMeasure(p.name, "MiB", []float64{p.process.peakMemory()})
 		if m.Value == 0 {
 			m = skipped(p.name, "the system does not tell")
