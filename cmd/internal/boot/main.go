@@ -43,18 +43,21 @@ type UsageError struct{ Message string }
 
 func (e *UsageError) Error() string { return e.Message }
 
-// gcPercent lets the heap grow to five times its live size before a collection.
+// setGCPercent lets the heap grow to five times its live size before a collection.
 // The programs keep little memory and allocate much, so their few megabytes
-// would otherwise be collected hundreds of times per second. GOGC overrides it.
-const gcPercent = 400
+// would otherwise be collected hundreds of times per second. Each cell keeps as
+// much, so with several the heap grows to less. GOGC overrides it.
+func setGCPercent(cells int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(100 + 300/cells)
+	}
+}
 
 // Main runs a program. Its context ends with SIGINT or SIGTERM, and a second
 // such signal ends the process at once. An error is one line on stderr: a log
 // line, or for holdfast a line of text. Main does not return.
 func Main(name string, run func(context.Context, Process) error) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	setGCPercent(1)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	process := Process{

@@ -52,6 +52,7 @@ func NewProgram(ctx context.Context, name string, p Process) (*Program, error) {
 		logs: logs, stop: stop, startBudget: &startBudget{left: c.Database.WaitMax}, state: &stateGauges{}, metrics: &metricsServer{},
 	}
 	program.addCells(cells)
+	setGCPercent(len(program.inCells()))
 	return program, nil
 }
 
