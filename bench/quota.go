@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -55,8 +56,8 @@ func (q *quota) add(pid int) error {
 		return err
 	}
 	for _, pid := range append([]int{pid}, found...) {
-		if err := q.write("cgroup.procs", strconv.Itoa(pid)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("limit the CPU of process %d: %w", pid, err)
+		if err := q.write("cgroup.procs", strconv.Itoa(pid)); err != nil && !errors.Is(err, syscall.ESRCH) { // it has ended
+			return fmt.Errorf("%w: process %d: %w", errNoQuota, pid, err)
 		}
 	}
 	return nil
