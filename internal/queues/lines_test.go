@@ -188,6 +188,47 @@ func TestScatteredIsCompleted(t *testing.T) {
 	}
 }
 
+// A hold of a scattered request is past its deadline when the request fails for
+// that, while an extension of the hold is about to commit.
+func TestScatteredReleasesWhatIsExtended(t *testing.T) {
+	t.Parallel()
+	f := newSeveral(t)
+	f.hot("shoe", 5)
+	f.Stock("sock", 5)
+	f.pauseHot(true)
+	r := f.add("cart", false, of("shoe", 1), of("sock", 1))
+	f.Until("the sock is held", func() bool {
+		f.Tick(f.lanes[0])
+		return f.Int(`SELECT count(*) FROM reservations`) == 1
+	})
+	f.Exec(`UPDATE reservations SET expires_at = clock_timestamp()`)
+	extension, err := f.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := extension.Exec(t.Context(), `UPDATE reservations SET expires_at = clock_timestamp() + interval '1 hour'`); err != nil {
+		t.Fatal(err)
+	}
+	f.pauseHot(false)
+	stop := f.Work(f.lanes...)
+	f.Until("the request is finished, or waits for the hold", func() bool {
+		return f.Get(r).Status.Finished() ||
+			f.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+	})
+	if err := extension.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.Until("the request is finished", func() bool { return f.Get(r).Status.Finished() })
+	stop()
+	if v := f.Get(r); v.Reason != requests.ExpiredInQueue {
+		t.Errorf("%s %q, want expired_in_queue", v.Status, v.Reason)
+	}
+	if n := f.Int(`SELECT count(*) FROM reservations WHERE status = 'held'`); n != 0 {
+		t.Errorf("%d holds of the failed request are held", n)
+	}
+	f.CheckInvariants()
+}
+
 // A removal of one variant cancels an undecided request of several lines.
 func TestRemoveCancelsSeveralLines(t *testing.T) {
 	t.Parallel()

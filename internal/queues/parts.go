@@ -228,7 +228,8 @@ func (s *nextStep) nextPart(place int, left int64, tries map[string]int) *reques
 }
 
 // incomplete returns the holds that are released when the request is finished:
-// all of a request that fails, else those of kits that are not whole.
+// all of a request that fails, else those of kits that are not whole. One past its
+// deadline is among them: an extension that is about to commit may have moved that.
 func (s *nextStep) incomplete() (held []reservations.Reservation) {
 	broken := make(map[int16]bool)
 	for place := range s.request.Lines.Items {
@@ -236,7 +237,7 @@ func (s *nextStep) incomplete() (held []reservations.Reservation) {
 	}
 	for i := range s.parts {
 		p := &s.parts[i]
-		if r := p.Reservation; r != nil && r.Status == reservations.Held && broken[p.Line] {
+		if r := p.Reservation; r != nil && r.EndedAt == nil && broken[p.Line] {
 			held = append(held, *r)
 		}
 	}
