@@ -27,11 +27,14 @@ func cpuOf(pid int) (time.Duration, error) {
 	return parseProcessCPU(string(text))
 }
 
-// parseProcessCPU reads user and system time, the 14th and 15th field. The
-// second field is a name in parentheses, which may hold any character.
+// fieldsOf are the fields of /proc/PID/stat from the third on. The second is a name
+// in parentheses, which may hold any character.
+func fieldsOf(stat string) []string { return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) }
+
+// parseProcessCPU reads user and system time, the 14th and 15th field.
 func parseProcessCPU(stat string) (used time.Duration, err error) {
 	const user, system = 14 - 3, 15 - 3 // behind the name
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	fields := fieldsOf(stat)
 	if len(fields) <= system {
 		return 0, errNoCPU
 	}

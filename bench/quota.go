@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -78,7 +77,7 @@ func childrenOf(parent int) (pids []int, err error) {
 		if err != nil {
 			continue // it has ended
 		}
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		fields := fieldsOf(string(text))
 		if len(fields) <= ppid || fields[ppid] != strconv.Itoa(parent) {
 			continue
 		}
