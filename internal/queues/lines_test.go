@@ -213,7 +213,7 @@ func TestScatteredReleasesWhatIsExtended(t *testing.T) {
 	stop := f.Work(f.lanes...)
 	f.Until("the request is finished, or waits for the hold", func() bool {
 		return f.Get(r).Status.Finished() ||
-			f.Int(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0
+			f.Int(`SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))`, extension.Conn().PgConn().PID()) > 0
 	})
 	if err := extension.Commit(t.Context()); err != nil {
 		t.Fatal(err)
