@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/riverqueue/river"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast"
 	"github.com/holdfast/holdfast/internal/pgtest"
 	"github.com/holdfast/holdfast/ratelimit"
+	"github.com/holdfast/holdfast/requests"
 )
 
 // A call is tried again only if it had no effect. Its result is stored under its
@@ -62,6 +64,24 @@ func TestOnce(t *testing.T) {
 		if err != nil || again.Token != "" || !again.ExpiresAt.Equal(first.ExpiresAt) || !info.Replayed || tries != tc.tries {
 			t.Errorf("%s: the repetition returned %+v, %v, after %d tries", tc.name, again, err, tries)
 		}
+	}
+}
+
+// A call that finds its own request failed, because a worker decided it before the
+// attempt that had inserted it was known to be committed, returns the outcomes of
+// its lines.
+func TestOwnRequestHasItsLines(t *testing.T) {
+	t.Parallel()
+	shop := newShop(t, pgtest.New(t), nil, true)
+	opts := &holdfast.CallOpts{IdempotencyKey: "k", ID: uuid.Must(uuid.NewV7())}
+	lines := requests.Lines{Items: []requests.Line{{VariantID: "shirt", Quantity: 1}, {VariantID: "hat", Quantity: 1}}}
+	r, err := shop.AddLines(t.Context(), "cart", lines, opts)
+	pgtest.Must(t, err)
+	outcome(t, shop, r, requests.UnknownVariant)
+	again, err := shop.AddLines(t.Context(), "cart", lines, opts)
+	pgtest.Must(t, err)
+	if again.RequestID != opts.ID || len(again.Outcomes) != 2 || again.Outcomes[1].Reason != requests.UnknownVariant {
+		t.Errorf("%+v", again)
 	}
 }
 

@@ -207,12 +207,12 @@ func (t *Tenant) submit(ctx context.Context, s requestrows.Submission, opts *Cal
 	info := opts.info()
 	info.Replayed = v.RequestID != s.RequestID
 	switch {
-	case v.Reservation != nil, v.Status == requests.Failed && !info.Replayed:
+	case v.Reservation != nil, v.Status == requests.Failed && !info.Replayed && s.Lines == nil:
 		info.Waited = s.Waits // it was decided when it was admitted
 	case v.Status.Finished():
 		// A request that was made here is finished if its variant is digital.
 		// Or a worker decided it before an admission whose COMMIT was in doubt
-		// was read back; then it may have a reservation.
+		// was read back; then it may have a reservation, or outcomes of its lines.
 		later, err := requestrows.ReadView(admitting, t.client.db, v.Request)
 		switch {
 		case err == nil:
