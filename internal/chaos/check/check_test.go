@@ -97,6 +97,7 @@ func TestFindsWhatIsBroken(t *testing.T) {
 			c.hold(func(r *reservationRow) { r.EndedAt, r.ExpiresAt = new(at(10)), at(8) })
 		}, []string{RuleDeadline}},
 		"a verb was done twice":                  {func(c *checker) { c.effects[effect{"v", "reservation.committed", c.request0().ID}] = 2 }, []string{traffic.RuleIdempotent}},
+		"a PUT was repeated":                     {func(c *checker) { c.effects[effect{"p", "kit.set", c.request0().ID}] = 2 }, nil},
 		"a verb was not done":                    {func(c *checker) { clear(c.effects) }, []string{traffic.RuleIdempotent}},
 		"a refused verb was done":                {func(c *checker) { c.facts.Verbs[0].Outcome = traffic.Refused }, []string{RuleNothing}},
 		"the record has more endings than holds": {func(c *checker) { c.record = append(c.record, c.record[2]) }, []string{RuleRecorded}},
