@@ -413,7 +413,7 @@ func findLong(f source) (findings []string) {
 	if f.test {
 		limit = testFileLines
 	}
-	if f.lines > limit {
+	if f.lines > limit && !ast.IsGenerated(f.file) {
 		findings = append(findings, fmt.Sprintf("%s has %d lines, at most %d: split it", f.path, f.lines, limit))
 	}
 	for _, declaration := range f.file.Decls {

@@ -90,10 +90,11 @@ var confined = []struct {
 }
 
 // lean lists the packages that another program can link with no other
-// dependencies than Postgres and ids: the kernel and the packages below it.
+// dependencies than Postgres and ids: the client, the kernel and the packages below
+// it.
 // Besides the standard library they import leanImports only.
 var (
-	lean        = []string{"reservations", "internal/reservationrows", "internal/unitrows", "postings", "audit", "internal/auditrows", "internal/horizon", "internal/sleep", "internal/pg", "internal/invalid"}
+	lean        = []string{"client", "reservations", "internal/reservationrows", "internal/unitrows", "postings", "audit", "internal/auditrows", "internal/horizon", "internal/sleep", "internal/pg", "internal/invalid"}
 	leanImports = []string{
 		"github.com/jackc/pgx/v5", "github.com/jackc/puddle/v2", // pgx's pool, whose errors pg classifies
 		"github.com/google/uuid",

@@ -110,11 +110,13 @@ func (c *Client) request(ctx context.Context, base string, call *Call) (*http.Re
 	if body != nil {
 		h.Set("Content-Type", cmp.Or(call.ContentType, "application/json"))
 	}
-	if call.IdempotencyKey != "" {
-		h.Set("Idempotency-Key", call.IdempotencyKey)
-	}
-	if call.CorrelationID != "" {
-		h.Set("X-Correlation-Id", call.CorrelationID)
+	for name, value := range map[string]string{
+		"Idempotency-Key": call.IdempotencyKey, "X-Correlation-Id": call.CorrelationID,
+		"Customer-Id": call.Customer, "Admission-Token": call.AdmissionToken,
+	} {
+		if value != "" {
+			h.Set(name, value)
+		}
 	}
 	wait := "wait=" + strconv.Itoa(int(call.Wait/time.Second))
 	switch {

@@ -57,13 +57,14 @@ func TestOptions(t *testing.T) {
 	var got http.Header
 	c := answer(t, http.StatusOK, `{}`, func(r *http.Request) { got = r.Header })
 	opts := client.CallOpts{
-		IdempotencyKey: "key-1", CorrelationID: "c-1", Wait: 5 * time.Second, Header: http.Header{"Admission-Token": {"t-1"}},
+		IdempotencyKey: "key-1", CorrelationID: "c-1", Wait: 5 * time.Second,
+		Customer: "ann", AdmissionToken: "t-1", Header: http.Header{"Traceparent": {"00-1"}},
 	}
 	if _, err := c.Add(t.Context(), "cart", "hat", 1, &opts); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"Idempotency-Key": "key-1", "X-Correlation-Id": "c-1", "Prefer": "wait=5", "Admission-Token": "t-1", "Authorization": "Bearer hf_key",
+		"Idempotency-Key": "key-1", "X-Correlation-Id": "c-1", "Prefer": "wait=5", "Admission-Token": "t-1", "Customer-Id": "ann", "Traceparent": "00-1", "Authorization": "Bearer hf_key",
 	} {
 		if got.Get(name) != want {
 			t.Errorf("%s is %q, want %q", name, got.Get(name), want)
@@ -108,11 +109,11 @@ func TestRandomKeys(t *testing.T) {
 	t.Parallel()
 	s, c := serve(t, slices.Insert(slices.Repeat([]func(http.ResponseWriter){says(200, `{}`)}, 3), 0, later(503))...)
 	for range 2 {
-		if _, err := c.Remove(t.Context(), "cart", "", nil); err != nil {
+		if _, err := c.Remove(t.Context(), "cart", "", "", nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Cart(t.Context(), "cart"); err != nil {
+	if _, err := c.Cart(t.Context(), "cart", 0, ""); err != nil {
 		t.Fatal(err)
 	}
 	if k := s.keys; len(k) != 4 || k[0] == "" || k[0] != k[1] || k[2] == "" || k[2] == k[0] || k[3] != "" {

@@ -163,8 +163,24 @@ type CallOpts struct {
 	// Wait is how long the service may wait for the outcome before it answers,
 	// in whole seconds.
 	Wait time.Duration
-	// Header are further headers, such as Admission-Token; nil for none.
+	// WaitForStock makes a request for units wait in line if it comes up short, and
+	// Allotment takes its units from an allotment of the variant.
+	WaitForStock bool
+	Allotment    string
+	// Customer is who requests units, whose limits apply; the cart if it is empty.
+	// AdmissionToken is spent if the variant requires one.
+	Customer, AdmissionToken string
+	// Reason is why units are adjusted, moved or returned, for the record.
+	Reason string
+	// Header are further headers; nil for none.
 	Header http.Header
+}
+
+func (o *CallOpts) reason() string {
+	if o == nil {
+		return ""
+	}
+	return o.Reason
 }
 
 // do makes a call with a body, unless that is nil, and returns what the

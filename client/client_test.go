@@ -86,7 +86,7 @@ func TestRetriesKeepTheirKey(t *testing.T) {
 	if got.RequestID != "r-1" || got.Finished() || s.retries.Load() != 4 {
 		t.Errorf("%+v after %d retries", got, s.retries.Load())
 	}
-	want := slices.Repeat([]string{`POST /v1/carts/cart%201/items {"variant_id":"rolls/buns","quantity":2}`}, 5)
+	want := slices.Repeat([]string{`POST /v1/carts/cart%201/items {"quantity":2,"variant_id":"rolls/buns"}`}, 5)
 	if diff := cmp.Diff(want, s.calls); diff != "" {
 		t.Error(diff)
 	}
@@ -247,7 +247,7 @@ func TestWaitAsksUntilFinished(t *testing.T) {
 	t.Parallel()
 	s, shop := serve(t, says(200, `{"request_id":"r-1","status":"queued"}`), hangsUp,
 		says(200, `{"request_id":"r-1","status":"done","reservation":{"reservation_id":"r-1"}}`))
-	got, err := shop.Wait(t.Context(), "r-1")
+	got, err := shop.Wait(t.Context(), "r-1", time.Hour)
 	if err != nil || !got.Finished() || got.Reservation == nil {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -272,7 +272,7 @@ func TestTakesAddressesInTurn(t *testing.T) {
 	}
 	t.Cleanup(shop.Close)
 	for range 12 {
-		if _, err := shop.Cart(t.Context(), "c"); err != nil {
+		if _, err := shop.Cart(t.Context(), "c", 0, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -46,13 +46,13 @@ func (b buyer) must(err error) {
 }
 
 // add puts hats into a cart under the cart's key.
-func (b buyer) add(cart string, quantity int64) client.Request {
+func (b buyer) add(cart string, quantity int32) client.Request {
 	b.t.Helper()
 	r, err := b.c.Add(b.ctx, cart, "hat", quantity, &client.CallOpts{IdempotencyKey: cart, Wait: 10 * time.Second})
 	b.must(err)
-	r, err = b.c.Wait(b.ctx, r.RequestID)
+	r, err = b.c.Wait(b.ctx, r.RequestID, time.Minute)
 	b.must(err)
-	if r.Status != "done" || r.Reservation == nil || r.Reservation.Quantity != quantity || r.Reservation.Status != "held" {
+	if r.Status != "done" || r.Reservation == nil || r.Reservation.Quantity != int64(quantity) || r.Reservation.Status != "held" {
 		b.t.Fatalf("add: %+v", r)
 	}
 	return r
@@ -64,19 +64,19 @@ func (b buyer) stocks() {
 	if stock.VariantID != "hat" || stock.Available != 10 || !stock.Tracked || stock.CurrentLane == "" {
 		b.t.Errorf("set: %+v", stock)
 	}
-	stock, err = b.c.AdjustStock(b.ctx, "hat", -2, "counted", nil)
+	stock, err = b.c.AdjustStock(b.ctx, "hat", -2, &client.CallOpts{Reason: "counted"})
 	b.must(err)
 	if stock.Stock != 8 {
 		b.t.Errorf("adjusted: %+v", stock)
 	}
 	_, err = b.c.SetStock(b.ctx, "shirt", client.StockPatch{Stock: new(int64(1))}, nil)
 	b.must(err)
-	stocks, next, err := b.c.Stocks(b.ctx, 1, "")
+	stocks, err := b.c.Stocks(b.ctx, 1, "")
 	b.must(err)
-	last, end, err := b.c.Stocks(b.ctx, 1, next)
+	last, err := b.c.Stocks(b.ctx, 1, stocks.NextCursor)
 	b.must(err)
-	if len(stocks) != 1 || next == "" || len(last) != 1 || last[0].VariantID != "shirt" || end != "" {
-		b.t.Errorf("the pages: %+v, next %q; %+v, next %q", stocks, next, last, end)
+	if len(stocks.Items) != 1 || stocks.NextCursor == "" || len(last.Items) != 1 || last.Items[0].VariantID != "shirt" || last.NextCursor != "" {
+		b.t.Errorf("the pages: %+v, %+v", stocks, last)
 	}
 }
 
@@ -87,9 +87,9 @@ func (b buyer) carts() {
 	}
 	set, err := b.c.Set(b.ctx, "one", "hat", 3, nil)
 	b.must(err)
-	set, err = b.c.Wait(b.ctx, set.RequestID)
+	set, err = b.c.Wait(b.ctx, set.RequestID, time.Minute)
 	b.must(err)
-	cart, err := b.c.Cart(b.ctx, "one")
+	cart, err := b.c.Cart(b.ctx, "one", 0, "")
 	b.must(err)
 	if set.Reservation == nil || len(cart.Reservations) != 2 || cart.Reservations[0].Quantity != 3 {
 		b.t.Errorf("changed: %+v, the cart %+v", set, cart)
@@ -110,12 +110,12 @@ func (b buyer) carts() {
 	}
 
 	b.add("two", 1)
-	released, err := b.c.Remove(b.ctx, "two", "hat", nil)
+	released, err := b.c.Remove(b.ctx, "two", "hat", "", nil)
 	b.must(err)
-	everything, err := b.c.Remove(b.ctx, "two", "", nil)
+	everything, err := b.c.Remove(b.ctx, "two", "", "", nil)
 	b.must(err)
-	if released != 1 || everything != 0 {
-		b.t.Errorf("removed %d and %d, want 1 and 0", released, everything)
+	if released.Released != 1 || everything.Released != 0 {
+		b.t.Errorf("removed %+v and %+v, want 1 and 0", released, everything)
 	}
 }
 
@@ -125,7 +125,7 @@ func (b buyer) reservations() {
 		"released":  func(id string) (client.Reservation, error) { return b.c.Release(b.ctx, id, "abandoned", nil) },
 	} {
 		id := b.add(cart, 1).Reservation.ReservationID
-		longer, err := b.c.ExtendReservation(b.ctx, id, time.Minute, nil)
+		longer, err := b.c.ExtendHold(b.ctx, id, time.Minute, nil)
 		b.must(err)
 		ended, err := end(id)
 		b.must(err)
@@ -144,7 +144,7 @@ func (b buyer) payments() {
 		b.must(err)
 		_, err = b.c.RecordPayment(b.ctx, begun.CheckoutID, cart == "paid", nil)
 		b.must(err)
-		ended, err := b.c.Payment(b.ctx, begun.CheckoutID, 10*time.Second)
+		ended, err := b.c.WaitCheckout(b.ctx, begun.CheckoutID, time.Minute)
 		b.must(err)
 		if begun.Status != "validating" || ended.Status != status || ended.CartID != cart {
 			b.t.Errorf("%s: begun %+v, ended %+v", cart, begun, ended)

@@ -46,7 +46,7 @@ func TestCallersOutliveKills(t *testing.T) {
 			for n := 0; !over.Load(); n++ {
 				r, err := c.Add(t.Context(), fmt.Sprint("crowd-", caller, "-", n), "crowd", 1, &client.CallOpts{Wait: 5 * time.Second})
 				if err == nil && !r.Finished() {
-					r, err = c.Wait(t.Context(), r.RequestID)
+					r, err = c.Wait(t.Context(), r.RequestID, 5*time.Minute)
 				}
 				if err != nil || r.Status != "done" {
 					t.Errorf("%+v, %v", r, err)

@@ -69,11 +69,13 @@ func exported(root string) (map[string][]string, error) {
 	return names, err
 }
 
-// hidden reports whether no other module imports the packages of a folder.
+// hidden reports whether no other module imports the packages of a folder. The
+// client of the HTTP API is not counted either: its types are those of the
+// document, and its verbs those of the library.
 func hidden(folder string) bool {
 	base := filepath.Base(folder)
 	_, err := os.Stat(filepath.Join(folder, "go.mod"))
-	return err == nil || strings.HasPrefix(base, ".") || slices.Contains([]string{"bin", "cmd", "examples", "internal", "node_modules", "testdata"}, base)
+	return err == nil || strings.HasPrefix(base, ".") || slices.Contains([]string{"bin", "client", "cmd", "examples", "internal", "node_modules", "testdata"}, base)
 }
 
 // declared returns the exported names of a declaration.

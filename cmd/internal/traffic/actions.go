@@ -122,7 +122,7 @@ func (s *sale) askForSeconds(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("cart %s: %w", cart, err)
 		}
-		after, err := s.buyers.api.Cart(ctx, cart)
+		after, err := s.buyers.api.Cart(ctx, cart, 0, "")
 		if err != nil {
 			return fmt.Errorf("cart %s: %w", cart, err)
 		}

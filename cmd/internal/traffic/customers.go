@@ -139,18 +139,19 @@ func (c *crowd) add(ctx context.Context, who customer, item, key string) (client
 
 // wait returns the finished request, or ErrStalled.
 func (c *crowd) wait(ctx context.Context, request client.Request) (client.Request, error) {
-	waiting, cancel := context.WithTimeoutCause(ctx, c.outcomeWait, fmt.Errorf("%w for %s", ErrStalled, c.outcomeWait))
-	defer cancel()
-	finished, err := c.api.Wait(waiting, request.RequestID)
+	finished, err := c.api.Wait(ctx, request.RequestID, c.outcomeWait)
 	if err != nil {
-		return request, cause(waiting, err)
+		return request, err
+	}
+	if !finished.Finished() {
+		return request, fmt.Errorf("%w for %s", ErrStalled, c.outcomeWait)
 	}
 	return finished, nil
 }
 
 // set asks for a quantity in place of the present one, and waits for the
 // outcome.
-func (c *crowd) set(ctx context.Context, cart, item string, quantity int64) (client.Request, error) {
+func (c *crowd) set(ctx context.Context, cart, item string, quantity int32) (client.Request, error) {
 	request, err := c.api.Set(ctx, cart, item, quantity, keyed(cart+"-set"))
 	if err != nil {
 		return request, err
@@ -169,8 +170,8 @@ func (c *crowd) checkout(ctx context.Context, cart string) error {
 
 // remove takes an item out of the cart again.
 func (c *crowd) remove(ctx context.Context, cart, item string) error {
-	released, err := c.api.Remove(ctx, cart, item, keyed(cart+"-remove"))
-	c.removed.Add(released)
+	removed, err := c.api.Remove(ctx, cart, item, "", keyed(cart+"-remove"))
+	c.removed.Add(removed.Released)
 	return err
 }
 
