@@ -120,8 +120,10 @@ browser: check-browser ## Drive the dashboard and the storefront in Chromium, an
 
 # The types are generated from docs/openapi.json, which a Go test compares with their
 # first line, so check needs no Node.js.
-clients: bin/withpg ## Generate the TypeScript client, and test it and the Go client; the API is killed 200 times (KILLS=10).
+clients: bin/withpg ## Lint the document, generate the TypeScript client, and test it and the Go client; the API is killed 200 times (KILLS=10).
 	@command -v npm >/dev/null 2>&1 || { echo "The clients need Node.js 20 or newer with npm (https://nodejs.org/)." >&2; exit 1; }
+	@cd clients/document && npm ci --no-audit --no-fund --loglevel=error
+	cd clients/document && npm run --silent lint && npm run --silent generate && npm run --silent check
 	@cd clients/typescript && npm ci --no-audit --no-fund --loglevel=error
 	cd clients/typescript && npm run --silent generate && npm run --silent check && npm run --silent build
 	go build -o bin/ ./cmd/holdfast ./cmd/api

@@ -15,6 +15,7 @@ import (
 var responseHeaderDocs = map[string]*huma.Header{
 	correlationHeader:  {Description: "Identifies the request in the audit log, the logs and the traces.", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Retry-After":      {Description: "After how many whole seconds the request can be sent again.", Schema: &huma.Schema{Type: huma.TypeInteger}},
+	"Allow":            {Description: "The methods of the path.", Schema: &huma.Schema{Type: huma.TypeString, Examples: []any{"GET, HEAD, PUT"}}},
 	"WWW-Authenticate": {Description: "The scheme of the key.", Schema: &huma.Schema{Type: huma.TypeString}},
 	replayedHeader:     {Description: "true for a repetition of an earlier request.", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"true"}}},
 	policyHeader: {
@@ -63,6 +64,9 @@ func (s *service) failure(kinds []kind) *huma.Response {
 		if k == forbidden { // which scope is needed
 			headers["WWW-Authenticate"] = headerRef("WWW-Authenticate")
 		}
+		if k == methodNotAllowed {
+			headers["Allow"] = headerRef("Allow")
+		}
 		if k == overBudget {
 			headers[policyHeader], headers[limitHeader] = headerRef(policyHeader), headerRef(limitHeader)
 		}
@@ -108,6 +112,8 @@ func (s *service) shareProblems() {
 			}
 		}
 	}
+	// No operation has this one: the path has none of the method.
+	kept["405-"+methodNotAllowed.code] = s.failure([]kind{methodNotAllowed})
 	s.api.OpenAPI().Components.Responses = kept
 }
 

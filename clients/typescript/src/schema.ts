@@ -1,4 +1,4 @@
-// docs/openapi.json sha256 e9158161bf6246dae0fd0a95e4616f8499c7a86c6ab475d31bfed0d1cc42c6f2
+// docs/openapi.json sha256 4fd4d43460c829d346c4b952b151ccfc10023f64f9643c2e4f200611cd8f7edd
 
 export interface paths {
     "/health": {
@@ -1787,7 +1787,7 @@ export interface components {
              * @description What is wrong, for a program. Stable.
              * @enum {string}
              */
-            code: "admission_refused" | "admission_required" | "below_reserved" | "cart_empty" | "cell_unavailable" | "checkout_in_progress" | "conflicting_state" | "forbidden" | "hold_expired" | "idempotency_key_reused" | "internal" | "invalid" | "lifetime_exceeded" | "limit_exceeded" | "malformed" | "not_a_block" | "not_found" | "not_ready" | "origin_refused" | "out_of_stock" | "outcome_unknown" | "over_budget" | "over_limit" | "overloaded" | "part_of_kit" | "requests_pending" | "return_exceeds" | "tenant_moving" | "too_large" | "unauthorized" | "unsupported_media_type" | "upgrade_required";
+            code: "admission_refused" | "admission_required" | "below_reserved" | "cart_empty" | "cell_unavailable" | "checkout_in_progress" | "conflicting_state" | "forbidden" | "hold_expired" | "idempotency_key_reused" | "internal" | "invalid" | "lifetime_exceeded" | "limit_exceeded" | "malformed" | "method_not_allowed" | "not_a_block" | "not_found" | "not_ready" | "origin_refused" | "out_of_stock" | "outcome_unknown" | "over_budget" | "over_limit" | "overloaded" | "part_of_kit" | "requests_pending" | "return_exceeds" | "tenant_moving" | "too_large" | "unauthorized" | "unsupported_media_type" | "upgrade_required";
             /** @description What is wrong, for a person. The text may change. */
             detail: string;
             /** @description The fields that are not valid, with the code invalid. */
@@ -2556,6 +2556,20 @@ export interface components {
                 };
             };
         };
+        /** @description `method_not_allowed`: the path does not have this method, see Allow. */
+        "405-method_not_allowed": {
+            headers: {
+                Allow: components["headers"]["Allow"];
+                "X-Correlation-Id": components["headers"]["X-Correlation-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"] & {
+                    /** @enum {string} */
+                    code: "method_not_allowed";
+                };
+            };
+        };
         /** @description `below_reserved`: the variant would have fewer units than are reserved. */
         "409-below_reserved": {
             headers: {
@@ -2980,6 +2994,8 @@ export interface components {
     parameters: never;
     requestBodies: never;
     headers: {
+        /** @description The methods of the path. */
+        Allow: string;
         /** @description true for a repetition of an earlier request. */
         "Idempotency-Replayed": "true";
         /** @description What remains of these limits, and after how many seconds more is available. */
