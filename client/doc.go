@@ -11,7 +11,7 @@
 // that Retry-After names and up to a quarter more at random. This has no second
 // effect: a call that writes has an idempotency key, that of its [CallOpts] or a
 // random one. The client for TypeScript follows the same rules, and
-// clients/cases.json tests both.
+// clients/cases.json and clients/service.json test both.
 //
 // Any other status from 400 on is an [*Error] with its status and code, which
 // docs/http.md lists. That a variant is sold out is not an error: the request

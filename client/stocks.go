@@ -42,7 +42,7 @@ func (c *Client) Pin(ctx context.Context, variant string, pinned bool, opts *Cal
 	return do[Pin](ctx, c, opts, method, Path("lanes", "hot", "variants", variant), nil)
 }
 
-// Stock reads a variant. Error code: unknown_variant.
+// Stock reads a variant. Error code: not_found.
 func (c *Client) Stock(ctx context.Context, variant string) (Stock, error) {
 	return do[Stock](ctx, c, nil, http.MethodGet, Path("stocks", variant), nil)
 }
