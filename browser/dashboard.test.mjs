@@ -379,6 +379,20 @@ async function openChanged(change, { changeFrame = (frame) => frame, pageOptions
   return page;
 }
 
+test("several cells are shown, with one that is not available", options, async () => {
+  const cell = { own: false, available: true, depth: 0, oldest_seconds: 0, decided_per_second: 0, paused: [], sweep_seconds: 0, behind_seconds: 0 };
+  const cells = [{ ...cell, cell: "eu", own: true, depth: 1204, oldest_seconds: 61, decided_per_second: 31.4, paused: ["hot"] }, { ...cell, cell: "us", available: false, sweep_seconds: 90 }];
+  const page = await openChanged((overview) => ({ ...overview, cells }));
+  const rows = await page.locator("#cells tbody tr").allInnerTexts();
+  assert.deepEqual(rows.map((text) => text.replaceAll(/[\u2068\u2069]/g, "").replaceAll(/\s+/g, " ")), ["eu This tenant Paused: hot 1,204 1 min 1 s 31 – –", "us Not available 0 – 0 1 min 30 s –"]);
+  await page.locator("#headline", { hasText: "The database of the cell" }).waitFor();
+  await assertAccessible(page, "several cells");
+  await closePage(page);
+  const alone = await openChanged((overview) => overview);
+  assert.equal(await alone.locator("#cells").isVisible(), false);
+  await closePage(alone);
+});
+
 test("variants and failed requests come in the service's order, with what matters first", options, async () => {
   const at = new Date().toISOString();
   const variant = (variant_id, rate_per_second, sold_out) => ({

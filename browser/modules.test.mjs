@@ -28,6 +28,7 @@ test("the headline says what is wrong, and else that nothing is", () => {
   assert.deepEqual(said({ failed: [{ reason: "internal_error" }, { reason: "out_of_stock" }, { reason: "internal_error", retried_by: "x" }] }),
     ["Failed: 1 request failed with an internal error. You can retry it below."]);
   assert.deepEqual(said({ sweeps: [{ name: "expiry", lag_seconds: 61 }, { name: "purge", lag_seconds: 60 }] }), ["Behind: The sweep expiry is 1 min 1 s behind."]);
+  assert.deepEqual(said({ cells: [{ cell: "eu", available: true }, { cell: "us", available: false }] }), ["Not available: The database of the cell us does not respond."]);
   assert.deepEqual(said({ subscriptions: [{ name: "hooks", lag_seconds: 1, failures: 1 }] }), ["Behind: The subscription hooks is 1 s behind and failed 1 time."]);
 });
 

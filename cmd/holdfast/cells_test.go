@@ -56,6 +56,21 @@ func wantMetrics(t *testing.T, page string) {
 	}
 }
 
+// wantCells checks which cells the overview has, which of them are available, and
+// which has the tenant of the key.
+func wantCells(t *testing.T, s service, want string) {
+	t.Helper()
+	pgtest.Until(t, "the overview has the cells "+want, func() bool {
+		got := ""
+		all, _ := s.call(http.MethodGet, "/v1/ops/overview", "", http.StatusOK)["cells"].([]any)
+		for _, cell := range all {
+			c, _ := cell.(map[string]any)
+			got += fmt.Sprintln(c["cell"], c["available"], c["own"])
+		}
+		return strings.ReplaceAll(got, "\n", "; ") == want
+	})
+}
+
 // One process serves two cells: each call reaches the cell of its key, and each
 // cell decides and sweeps its own.
 func TestCells(t *testing.T) {
@@ -81,6 +96,13 @@ func TestCells(t *testing.T) {
 	if state := s.call(http.MethodGet, "/readyz", "", http.StatusOK); fmt.Sprint(state["cells"]) != "map[eu:ok us:ok]" {
 		t.Errorf("/readyz: %v", state)
 	}
+
+	// The overview has both, and marks that of the key.
+	s.key = keys["us"]
+	if key := s.call(http.MethodGet, "/v1/key", "", http.StatusOK); key["cell"] != "us" {
+		t.Errorf("/v1/key: %v", key)
+	}
+	wantCells(t, s, "eu true false; us true true; ")
 
 	// A ticket names its cell, whose state the connection receives.
 	s.key = keys["us"]
@@ -285,6 +307,7 @@ func TestCellDown(t *testing.T) {
 	if state := s.call(http.MethodGet, "/health", "", http.StatusOK); fmt.Sprint(state["cells"]) != "map[eu:ok us:not_ready]" {
 		t.Errorf("/health: %v", state)
 	}
+	wantCells(t, s, "eu true true; us false false; ")
 	if err := postgres.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ func (s *service) addOps() {
 // keyJSON is the key of a call, without its secret.
 type keyJSON struct {
 	Tenant string          `json:"tenant" doc:"The name of the key's tenant."`
+	Cell   string          `json:"cell,omitempty" doc:"The cell in which it is; left out where there is one."`
 	Prefix string          `json:"prefix" doc:"The beginning of the key, as the audit log has it."`
 	Scopes []tenants.Scope `json:"scopes"`
 }
@@ -44,7 +45,7 @@ func (s *service) readKey() endpoint[struct{}, emptyBody] {
 			if err != nil {
 				return response{}, err
 			}
-			return jsonResponse(http.StatusOK, keyJSON{Tenant: name, Prefix: key.Prefix, Scopes: key.Scopes}), nil
+			return jsonResponse(http.StatusOK, keyJSON{Tenant: name, Cell: s.cell, Prefix: key.Prefix, Scopes: key.Scopes}), nil
 		},
 	}
 }
@@ -53,7 +54,7 @@ func (s *service) readOverview() endpoint[struct{}, emptyBody] {
 	return endpoint[struct{}, emptyBody]{
 		id: "overview", method: http.MethodGet, path: "/v1/ops/overview", tag: tagOps, scope: tenants.ScopeOps,
 		summary:   "Read the state of the service",
-		doc:       "What the dashboard shows. The channel `ops.overview` sends the same each second. Lanes, sweeps and subscriptions serve all tenants; the rest is your own.",
+		doc:       "What the dashboard shows. The channel `ops.overview` sends the same each second. Lanes, sweeps and subscriptions serve all tenants of the cell; cells are all of the service; the rest is your own.",
 		responses: map[int]any{http.StatusOK: ops.Overview{}},
 		handle: func(ctx context.Context, req *request, _ *struct{}, _ *emptyBody) (response, error) {
 			body, err := s.overview(ctx, req.principal.TenantID)

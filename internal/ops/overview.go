@@ -40,6 +40,10 @@ type Config struct {
 	// Arrivals means that API processes measure how many requests arrive
 	// (package signals). Without it, the rates of arrival are null.
 	Arrivals bool
+	// Cell is the name of the database's cell, and Cells are those of the process;
+	// "" and nil if there is one.
+	Cell  string
+	Cells *Cells
 }
 
 // Reader reads the overview. It is safe for concurrent use.
@@ -47,11 +51,17 @@ type Reader struct {
 	db       *pgxpool.Pool
 	load     *queues.Load
 	arrivals bool
+	name     string
+	cells    *Cells
 }
 
 // NewReader makes a Reader.
 func NewReader(db *pgxpool.Pool, config Config) *Reader {
-	return &Reader{db: db, load: queues.NewLoad(db), arrivals: config.Arrivals}
+	o := &Reader{db: db, load: queues.NewLoad(db), arrivals: config.Arrivals, name: config.Cell, cells: config.Cells}
+	if o.cells != nil {
+		o.cells.join(o.name, o)
+	}
+	return o
 }
 
 // Overview is the state of the service as one tenant's operator sees it. Lanes,
@@ -65,6 +75,7 @@ type Overview struct {
 	Failed        []OverviewFailed       `json:"failed" doc:"20 failed requests among your newest 5,000 requests: first those with internal_error and expired_in_queue, the newest first."`
 	Sweeps        []OverviewSweep        `json:"sweeps" doc:"Maintenance, for all tenants."`
 	Subscriptions []OverviewSubscription `json:"subscriptions" doc:"Readers of the audit log, for all tenants, 50 at most."`
+	Cells         []OverviewCell         `json:"cells,omitempty" doc:"The cells of the service, in short; left out where there is one."`
 }
 
 // OverviewVariant is one of the tenant's variants that matter most now.
@@ -147,8 +158,13 @@ func (o *Reader) state(ctx context.Context, tenantID uuid.UUID) (s Overview, err
 	if s.Sweeps, err = o.sweeps(ctx); err != nil {
 		return s, err
 	}
-	s.Subscriptions, err = o.subscriptions(ctx)
-	return s, err
+	if s.Subscriptions, err = o.subscriptions(ctx); err != nil {
+		return s, err
+	}
+	if o.cells != nil {
+		s.Cells = o.cells.read(ctx, o.name)
+	}
+	return s, nil
 }
 
 // variants returns the busiest variants. A tenant with few of them also sees

@@ -1,4 +1,4 @@
-// docs/openapi.json sha256 4fd4d43460c829d346c4b952b151ccfc10023f64f9643c2e4f200611cd8f7edd
+// docs/openapi.json sha256 b79275a3226d8022aa99c1757757947b0c5059780e7d8a1164dc3167c2ea49cb
 
 export interface paths {
     "/health": {
@@ -546,7 +546,7 @@ export interface paths {
         };
         /**
          * Read the state of the service
-         * @description What the dashboard shows. The channel `ops.overview` sends the same each second. Lanes, sweeps and subscriptions serve all tenants; the rest is your own.
+         * @description What the dashboard shows. The channel `ops.overview` sends the same each second. Lanes, sweeps and subscriptions serve all tenants of the cell; cells are all of the service; the rest is your own.
          */
         get: operations["overview"];
         put?: never;
@@ -1422,6 +1422,8 @@ export interface components {
             rejected_lines: components["schemas"]["RejectedLine"][];
         };
         Key: {
+            /** @description The cell in which it is; left out where there is one. */
+            cell?: string;
             /** @description The beginning of the key, as the audit log has it. */
             prefix: string;
             scopes: string[];
@@ -1585,6 +1587,8 @@ export interface components {
         Overview: {
             /** Format: date-time */
             at: string;
+            /** @description The cells of the service, in short; left out where there is one. */
+            cells?: components["schemas"]["OverviewCell"][];
             /** @description Your next 20 holds to fall due. */
             expiring: components["schemas"]["OverviewHold"][];
             /** @description 20 failed requests among your newest 5,000 requests: first those with internal_error and expired_in_queue, the newest first. */
@@ -1597,6 +1601,41 @@ export interface components {
             sweeps: components["schemas"]["OverviewSweep"][];
             /** @description Your busiest variants, 20 at most: up to 10 hot ones, those with the most arriving requests, those of your newest requests, and then the first by id. */
             variants: components["schemas"]["OverviewVariant"][];
+        };
+        OverviewCell: {
+            /** @description Its database responds. The figures of another one are those of before, or 0. */
+            available: boolean;
+            /**
+             * Format: double
+             * @description The age of the oldest record that a reader of the audit log has not received.
+             */
+            behind_seconds: number;
+            /** @description The name of the cell. */
+            cell: string;
+            /**
+             * Format: double
+             * @description Requests that are decided, per second.
+             */
+            decided_per_second: number;
+            /**
+             * Format: int64
+             * @description Requests that wait for their decision, in all lanes.
+             */
+            depth: number;
+            /**
+             * Format: double
+             * @description How long the oldest of them has waited.
+             */
+            oldest_seconds: number;
+            /** @description It has your tenant, whose state the rest of the overview is. */
+            own: boolean;
+            /** @description The lanes that are paused. */
+            paused: string[];
+            /**
+             * Format: double
+             * @description For how long the oldest work of maintenance is due; 0 for none.
+             */
+            sweep_seconds: number;
         };
         OverviewFailed: {
             cart_id: string;

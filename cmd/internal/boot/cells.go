@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast/holdfast/cmd/internal/config"
 	"github.com/holdfast/holdfast/internal/horizon"
 	"github.com/holdfast/holdfast/internal/httpapi"
+	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/requestrows"
 	"github.com/holdfast/holdfast/internal/telemetry"
 )
@@ -40,6 +41,9 @@ func cellsOf(c *config.Database, only string) ([]config.Cell, error) {
 
 // addCells adds a program for each cell.
 func (p *Program) addCells(list []config.Cell) {
+	if len(list) > 1 {
+		p.overviews = &ops.Cells{}
+	}
 	for _, cell := range list {
 		own := *p
 		own.cell, own.Config.Database.URL = cell.Name, cell.URL

@@ -45,5 +45,5 @@ func (a *API) addDashboard() {
 // overview returns what reads the dashboard's state over the pool.
 func (p *Program) overview(db *pgxpool.Pool) func(context.Context, uuid.UUID) (json.RawMessage, error) {
 	c := &p.Config
-	return ops.NewReader(db, ops.Config{Arrivals: c.Detect.On}).Read
+	return ops.NewReader(db, ops.Config{Arrivals: c.Detect.On, Cell: p.cell, Cells: p.overviews}).Read
 }

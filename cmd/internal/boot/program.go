@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast/holdfast/cmd/internal/config"
+	"github.com/holdfast/holdfast/internal/ops"
 	"github.com/holdfast/holdfast/internal/telemetry/export"
 )
 
@@ -28,6 +29,8 @@ type Program struct {
 	// of one of them.
 	cells []*Program
 	cell  string
+	// overviews are what the cells look like, for the dashboard; nil with one.
+	overviews *ops.Cells
 }
 
 // NewProgram reads the environment and begins the log (JSON lines on stderr)

@@ -4,7 +4,7 @@ import { byId, h, keepFocus, reconcile, setText, show } from "./dom.js";
 import { now } from "./clock.js";
 import { drawLanes } from "./lanes.js";
 import { changing, historyLink, Table } from "./tables.js";
-import { canRetry, clockTime, count, countdown, duration, headline, isolated, overdue, rate, reason, visible } from "./words.js";
+import { canRetry, clockTime, count, countdown, duration, headline, isolated, list, overdue, rate, reason, visible } from "./words.js";
 
 export class Board {
   #actions;
@@ -19,6 +19,7 @@ export class Board {
       expiring: this.#expiring(),
       sweeps: sweeps(),
       subscriptions: subscriptions(),
+      cells: cells(),
     };
   }
 
@@ -42,7 +43,8 @@ export class Board {
     drawLanes(byId("lanes"), overview.lanes, this.#actions);
     const most = Math.max(1, ...overview.variants.map((v) => v.rate_per_second));
     const variants = overview.variants.map((v) => ({ ...v, heat: v.rate_per_second / most }));
-    for (const [name, table] of Object.entries(this.#tables)) table.show(name === "variants" ? variants : overview[name]);
+    for (const [name, table] of Object.entries(this.#tables)) table.show(name === "variants" ? variants : overview[name] ?? []);
+    show(byId("cells"), overview.cells !== undefined);
   }
 
   /** Tells a screen reader what changed, but not each new figure. */
@@ -225,6 +227,35 @@ function sweeps() {
         lag.node.className = next.lag_seconds > 60 ? "bad" : "";
       };
       return { cells: [s.name, lag.node], update };
+    },
+  });
+}
+
+function cells() {
+  return new Table(byId("cells"), {
+    id: "cells",
+    title: "Cells",
+    empty: "There is one cell.",
+    columns: [{ name: "Cell" }, { name: "Queued", number: true }, { name: "Oldest waits", number: true }, { name: "Decided/s", number: true }, { name: "Sweeps behind", number: true }, { name: "Readers behind", number: true }],
+    key: (c) => c.cell,
+    row: (c) => {
+      const own = h("span", { class: "tag" }, "This tenant");
+      const [down, paused] = [h("span", { class: "tag trouble" }, "Not available"), h("span", { class: "tag trouble" })];
+      const [depth, oldest, decided, sweep, behind] = [changing(), changing(), changing(), changing(), changing()];
+      const update = (next) => {
+        show(own, next.own);
+        show(down, !next.available);
+        show(paused, next.paused.length > 0);
+        setText(paused, `Paused: ${list(next.paused)}`);
+        depth.set(count(next.depth));
+        oldest.set(next.depth === 0 ? "–" : duration(next.oldest_seconds));
+        decided.set(rate(next.decided_per_second));
+        sweep.set(next.sweep_seconds > 0 ? duration(next.sweep_seconds) : "–");
+        sweep.node.className = next.sweep_seconds > 60 ? "bad" : "";
+        behind.set(next.behind_seconds > 0 ? duration(next.behind_seconds) : "–");
+        behind.node.className = next.behind_seconds > 60 ? "bad" : "";
+      };
+      return { cells: [h("span", { class: "name" }, isolated(c.cell), own, down, paused), depth.node, oldest.node, decided.node, sweep.node, behind.node], update };
     },
   });
 }

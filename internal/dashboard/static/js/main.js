@@ -40,7 +40,7 @@ class Session {
     const actions = new Actions(api);
     this.#board = new Board(actions);
     for (const id of ["board", "session", "search"]) show(byId(id), true);
-    setText(byId("owner"), `Tenant ${isolated(owner.tenant)} · key ${owner.prefix}…`);
+    setText(byId("owner"), `Tenant ${isolated(owner.tenant)}${owner.cell ? ` · cell ${isolated(owner.cell)}` : ""} · key ${owner.prefix}…`);
     this.#charts = { [channels.outcomes]: outcomesChart(byId("outcomes")), [channels.latency]: latencyChart(byId("latency")) };
     this.#overview(overview);
     this.#history = new History(api, actions);

@@ -211,6 +211,9 @@ export function headline(overview) {
     const text = `The subscription ${isolated(s.name)} is ${duration(s.lag_seconds)} behind${s.failures > 0 ? ` and failed ${counted(s.failures, "time")}` : ""}.`;
     said.push({ kind: "trouble", label: "Behind", text, key: `subscription ${s.name}` });
   }
+  for (const { cell } of overview.cells?.filter((c) => !c.available) ?? []) {
+    said.push({ kind: "trouble", label: "Not available", text: `The database of the cell ${isolated(cell)} does not respond.`, key: `cell ${cell}` });
+  }
   if (!said.some((s) => s.kind === "trouble")) {
     said.push({ kind: "fine", label: "Fine", text: `${supply(overview.variants)} keep up.`, key: "fine" });
   }
