@@ -128,6 +128,7 @@ func (c *Client) Block(ctx context.Context, block string, limit int, cursor stri
 // Format is the media type of a file that is imported.
 type Format string
 
+// The formats of imports.
 const (
 	CSV    Format = "text/csv"             // with a header row
 	NDJSON Format = "application/x-ndjson" // an object a line

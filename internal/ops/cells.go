@@ -78,7 +78,7 @@ func (c *Cells) read(ctx context.Context, own string) []OverviewCell {
 
 // read returns the cell as it was read last, and has it read again if that is too
 // long ago. Only the first caller waits for the reading, so a cell that does not
-// respond costs those who look at the others nothing.
+// respond costs the overviews of the others nothing.
 func (m *member) read(ctx context.Context) OverviewCell {
 	m.mu.Lock()
 	first := m.readAt.IsZero()
