@@ -184,8 +184,8 @@ generate: go ## Write the generated files again: docs/openapi.json, client/types
 	@mkdir -p bin docs
 	go run ./cmd/holdfast openapi > bin/openapi.json
 	@mv bin/openapi.json docs/openapi.json
-	go run -C tools/clienttypes . <docs/openapi.json >bin/types.go
-	@mv bin/types.go client/types.go
+	go run -C tools/clienttypes . <docs/openapi.json >bin/types.txt
+	@mv bin/types.txt client/types.go
 	@go build -C cloudrun/check -o ../../bin/check-cloudrun .
 	@bin/check-cloudrun -table
 	@bin/check-cloudrun -stale || { \
@@ -232,8 +232,8 @@ check-generated: go
 	@diff -u docs/openapi.json bin/openapi.json || { echo "docs/openapi.json is out of date: run make generate."; exit 1; }
 	go vet -C tools/clienttypes .
 	go test -C tools/clienttypes .
-	go run -C tools/clienttypes . <docs/openapi.json >bin/types.go
-	@diff -u client/types.go bin/types.go || { echo "client/types.go is out of date: run make generate."; exit 1; }
+	go run -C tools/clienttypes . <docs/openapi.json >bin/types.txt
+	@diff -u client/types.go bin/types.txt || { echo "client/types.go is out of date: run make generate."; exit 1; }
 
 # Not cloudrun/check, which go mod tidy cannot read: its go.mod says why.
 check-tidy: go
