@@ -52,11 +52,14 @@ func (c *Cells) join(name string, r *Reader) {
 }
 
 const (
-	// cellMax is how old the summary of a cell may be.
+	// cellMax is the age from which the summary of a cell is read again.
 	cellMax = time.Second
 	// cellTimeout is how long the reading of a cell may take. A cell that takes
 	// longer is not available.
 	cellTimeout = 5 * time.Second
+	// cellOld is the age from which callers wait for the reading. A page that is
+	// open does not see one as old.
+	cellOld = 2 * cellTimeout
 )
 
 // read returns all cells at once, in the order of their names.
@@ -77,18 +80,18 @@ func (c *Cells) read(ctx context.Context, own string) []OverviewCell {
 }
 
 // read returns the cell as it was read last, and has it read again if that is too
-// long ago. Only the first caller waits for the reading, so a cell that does not
-// respond costs the overviews of the others nothing.
+// long ago. Only a caller after a while without any waits for the reading, so a cell
+// that does not respond delays no page that is open.
 func (m *member) read(ctx context.Context) OverviewCell {
 	m.mu.Lock()
-	first := m.readAt.IsZero()
+	old := time.Since(m.readAt) >= cellOld
 	if m.reading == nil && time.Since(m.readAt) >= cellMax {
 		m.reading = make(chan struct{})
 		go m.refresh(context.WithoutCancel(ctx), m.reading)
 	}
 	reading := m.reading
 	m.mu.Unlock()
-	if first {
+	if old {
 		select {
 		case <-reading:
 		case <-ctx.Done():

@@ -3,6 +3,7 @@ package ops_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/holdfast/holdfast/internal/lanes"
 	"github.com/holdfast/holdfast/internal/ops"
@@ -24,10 +25,11 @@ func TestOverviewOfCells(t *testing.T) {
 	ops.NewReader(us.DB, ops.Config{Cell: "us", Cells: &cells})
 	ops.NewReader(asia, ops.Config{Cell: "asia", Cells: &cells})
 	asia.Close()
-	state, _ := eu.read(ops.Config{Cell: "eu", Cells: &cells})
-	if len(state.Cells) != 3 {
-		t.Fatalf("%+v", state.Cells)
-	}
+	var state ops.Overview
+	eu.Until("the cells are read", func() bool {
+		state, _ = eu.read(ops.Config{Cell: "eu", Cells: &cells})
+		return len(state.Cells) == 3 && state.Cells[1].Available && state.Cells[2].Available
+	})
 	down, own, other := state.Cells[0], state.Cells[1], state.Cells[2]
 	if down.Cell != "asia" || down.Available || down.Own || down.Paused == nil {
 		t.Errorf("down: %+v", down)
@@ -37,6 +39,16 @@ func TestOverviewOfCells(t *testing.T) {
 	}
 	if other.Cell != "us" || !other.Available || other.Own || other.Depth != 2 || !slices.Equal(other.Paused, []lanes.Lane{lanes.Normal}) {
 		t.Errorf("other: %+v", other)
+	}
+	// After a while without any caller the figures are not those of before.
+	us.Exec(`UPDATE lane_slots SET paused = false WHERE lane = 'normal'`)
+	eu.Until("the cells are read again", func() bool {
+		cells.Age(time.Hour)
+		state, _ = eu.read(ops.Config{Cell: "eu", Cells: &cells})
+		return state.Cells[2].Available
+	})
+	if len(state.Cells[2].Paused) > 0 {
+		t.Errorf("an hour later: %+v", state.Cells[2])
 	}
 	if again, _ := eu.read(ops.Config{Cell: "eu", Cells: &cells}); len(again.Cells) != 3 {
 		t.Errorf("a second reader of one cell makes %d cells", len(again.Cells))
