@@ -91,8 +91,7 @@ var confined = []struct {
 
 // lean lists the packages that another program can link with no other
 // dependencies than Postgres and ids: the client, the kernel and the packages below
-// it.
-// Besides the standard library they import leanImports only.
+// it. Besides the standard library they import leanImports only.
 var (
 	lean        = []string{"client", "reservations", "internal/reservationrows", "internal/unitrows", "postings", "audit", "internal/auditrows", "internal/horizon", "internal/sleep", "internal/pg", "internal/invalid"}
 	leanImports = []string{

@@ -16,8 +16,8 @@ func (r *Request) Finished() bool { return r.Status == "done" || r.Status == "fa
 // accepted, or with CallOpts.Wait once it is finished if that is in time. With a
 // repeated key it returns the first request.
 //
-// Error codes: admission_required, too_many_requests and the like; that the
-// variant is sold out is an outcome.
+// Error codes: admission_required, admission_refused, over_budget, overloaded among
+// others. That the variant is sold out is an outcome.
 func (c *Client) Add(ctx context.Context, cart, variant string, quantity int32, opts *CallOpts) (Request, error) {
 	return c.addItem(ctx, cart, AddItemBody{VariantID: variant, Quantity: quantity}, opts)
 }
@@ -107,8 +107,8 @@ func (c *Client) TransferCart(ctx context.Context, from, to string, opts *CallOp
 	return result.Reservations, err
 }
 
-// Cart reads a page of a cart: up to limit of its reservations and requests, 100
-// if it is 0, from the cursor of an earlier page on. An unknown cart is empty.
+// Cart reads a page of a cart: up to limit of its reservations and of its requests
+// (1 to 1,000; 0 for 1,000), from the cursor of an earlier page on. An unknown cart is empty.
 func (c *Client) Cart(ctx context.Context, cart string, limit int, cursor string) (Cart, error) {
 	return do[Cart](ctx, c, nil, http.MethodGet, Path("carts", cart)+page(limit, cursor, ""), nil)
 }

@@ -54,7 +54,7 @@ func (c *Client) StocksOf(ctx context.Context, variants []string) ([]Stock, erro
 	return result.Items, err
 }
 
-// Stocks reads a page of at most limit variants (1 to 200; 0 for 100) in the order
+// Stocks reads a page of at most limit variants (1 to 500; 0 for 100) in the order
 // of their ids, from the cursor of an earlier page on.
 func (c *Client) Stocks(ctx context.Context, limit int, cursor string) (StockPage, error) {
 	return do[StockPage](ctx, c, nil, http.MethodGet, Path("stocks")+page(limit, cursor, ""), nil)
