@@ -163,7 +163,7 @@ type importFile struct {
 
 // importTypes are the media types of files that can be imported, by the
 // extension of the name.
-var importTypes = map[string]string{"csv": "text/csv", "ndjson": "application/x-ndjson", "jsonl": "application/x-ndjson"}
+var importTypes = map[string]client.Format{"csv": client.CSV, "ndjson": client.NDJSON, "jsonl": client.NDJSON}
 
 // Run sends the file and prints the counts and the lines that were rejected.
 func (c *stockImport) Run(ctx context.Context, process boot.Process) error {
@@ -186,7 +186,7 @@ func (c *importFile) send(ctx context.Context, process boot.Process, method, pat
 		return err
 	}
 	var answer json.RawMessage
-	if err := api.send(ctx, client.Call{Method: method, Path: path, ContentType: contentType, Stream: input}, &answer); err != nil {
+	if err := api.send(ctx, client.Call{Method: method, Path: path, ContentType: string(contentType), Stream: input}, &answer); err != nil {
 		return err
 	}
 	return printJSON(process.Stdout, answer)
