@@ -22,6 +22,8 @@ type endings struct {
 	ended   map[endingKey]endedRows
 	deltas  map[Ref]counterDelta
 	entries []audit.Entry
+	// unchanged has the versions of the holds if none of them is locked.
+	unchanged reservationrows.Versions
 	// setAside are the allotments that live and to which released and expired
 	// units go back, and back how many.
 	setAside setAsides
@@ -86,7 +88,7 @@ func (e *endings) count(held []reservations.Reservation, to reservations.Status)
 // queueRows adds to b what ends the holds.
 func (e *endings) queueRows(b *pgx.Batch) {
 	for key, rows := range e.ended {
-		ending := reservationrows.Ending{To: key.to, Reason: key.reason, At: key.at}
+		ending := reservationrows.Ending{To: key.to, Reason: key.reason, At: key.at, Unchanged: e.unchanged}
 		ending.QueueRows(b, rows.refs, rows.claims)
 	}
 }
@@ -206,11 +208,11 @@ func queueDeltasBy(sql string, b *pgx.Batch, deltas map[Ref]counterDelta, check 
 	}
 }
 
-// endTx ends holds whose stocks and rows are locked, and changes the counters
-// accordingly. It writes the rows first: a row that has ended meanwhile is
+// endTx ends holds whose stocks are locked, and whose rows are locked or have the
+// versions in ending.Unchanged, and changes the counters accordingly. It writes the rows first: a row that has ended meanwhile is
 // reservationrows.ErrChanged, not an error of the counters.
 func endTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservation, ending reservationrows.Ending) (err error) {
-	var e endings
+	e := endings{unchanged: ending.Unchanged}
 	e.setAside, err = setAsidesOfTx(ctx, tx, held, ending.At)
 	if err != nil {
 		return err

@@ -261,7 +261,9 @@ func (e *Expiry) expireUnlocked(ctx context.Context, due dueHolds, locking bool)
 			return cmp.Or(bytes.Compare(a.TenantID[:], b.TenantID[:]), bytes.Compare(a.ReservationID[:], b.ReservationID[:]))
 		})
 		f.Sweep = Sweep{Expired: len(held), ScannedAt: free.now}
-		return endTx(ctx, tx, held, expiry(free.now))
+		ending := expiry(free.now)
+		ending.Unchanged = due.versions
+		return endTx(ctx, tx, held, ending)
 	})
 	switch {
 	case err == nil:
@@ -294,14 +296,15 @@ type dueHolds struct {
 	last     time.Time // the last deadline
 	variants []Ref     // in the order in which they were read
 	holds    map[Ref][]reservations.Reservation
+	versions reservationrows.Versions
 }
 
 func readDue(ctx context.Context, db pg.Batcher, pass reservationrows.DueQuery, limit int) (dueHolds, error) {
-	found, err := reservationrows.Due(ctx, db, pass, limit)
+	found, versions, err := reservationrows.Due(ctx, db, pass, limit)
 	if err != nil {
 		return dueHolds{}, err
 	}
-	due := dueHolds{found: len(found), holds: make(map[Ref][]reservations.Reservation)}
+	due := dueHolds{found: len(found), holds: make(map[Ref][]reservations.Reservation), versions: versions}
 	for i := range found {
 		variant := Ref{found[i].TenantID, found[i].ResourceKey}
 		if due.holds[variant] == nil {

@@ -3,10 +3,15 @@ package inventory
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast/holdfast/audit"
 	"github.com/holdfast/holdfast/internal/pgtest"
+	"github.com/holdfast/holdfast/internal/reservationrows"
+	"github.com/holdfast/holdfast/reservations"
 )
 
 // Two sweeps read the same holds, and the second one writes after the first has
@@ -84,5 +89,89 @@ func TestSweepReadsWhatIsExtendedThen(t *testing.T) {
 		if err := db.QueryRow(t.Context(), `SELECT reserved FROM inventory_stocks WHERE variant_id = $1`, variant).Scan(&reserved); err != nil || reserved != want {
 			t.Errorf("%d of %s are reserved (%v), want %d", reserved, variant, err, want)
 		}
+	}
+}
+
+// expired is what a hold was when it expired.
+type expired struct {
+	Holder   string
+	Quantity int64
+	Deadline time.Time
+}
+
+// changesOfDue change a hold of 5 units, whatever its deadline.
+var changesOfDue = map[string]struct {
+	change func(b *pgx.Batch, r reservations.Reservation)
+	want   func(e *expired)
+}{
+	"moved to another cart": {
+		func(b *pgx.Batch, r reservations.Reservation) {
+			reservationrows.QueueMove(b, []reservations.Reservation{r}, "other", "ann", audit.Origin{Actor: audit.System()})
+		},
+		func(e *expired) { e.Holder = "other" },
+	},
+	"a part committed": {
+		func(b *pgx.Batch, r reservations.Reservation) {
+			part := reservationrows.QueueCommitPart(b, &r, uuid.New(), 2, nil, r.ExpiresAt.Add(-time.Second), audit.Origin{Actor: audit.System()})
+			var e endings
+			e.count([]reservations.Reservation{part}, reservations.Committed)
+			queueDeltas(b, e.deltas)
+		},
+		func(e *expired) { e.Quantity -= 2 },
+	},
+	"extended and due again": {
+		func(b *pgx.Batch, r reservations.Reservation) {
+			b.Queue(`UPDATE reservations SET expires_at = expires_at + interval '1 second' WHERE reservation_id = $1`, r.ReservationID)
+		},
+		func(e *expired) { e.Deadline = e.Deadline.Add(time.Second) },
+	},
+}
+
+// A hold is changed, and still due, after the sweep has read it: what was decided
+// before its deadline has committed after it. The sweep ends the hold as it is
+// then, not as it was read.
+func TestSweepReadsWhatIsChangedThen(t *testing.T) {
+	t.Parallel()
+	for name, test := range changesOfDue {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, tenant := pgtest.New(t), uuid.New()
+			pgtest.Exec(t, db, `INSERT INTO inventory_stocks (tenant_id, variant_id, stock, reserved) VALUES ($1, 'v', 50, 27)`, tenant)
+			pgtest.Exec(t, db, `
+				INSERT INTO reservations (tenant_id, reservation_id, resource_kind, resource_key, holder_id, quantity, first_held_at, held_at, expires_at)
+				SELECT $1, gen_random_uuid(), 'inventory.variant', 'v', 'cart', n, at, at, at + n * n * interval '1 second'
+				FROM (VALUES (2), (5), (20)) AS q (n), (SELECT clock_timestamp() - interval '1 minute' AS at) AS t`, tenant)
+			due, err := readDue(t.Context(), db, NewExpiry(db).pass, 100)
+			if err != nil || due.found != 2 {
+				t.Fatalf("%d due, %v, want 2", due.found, err)
+			}
+			read := due.holds[Ref{tenant, "v"}][1]
+			if err := pgx.BeginFunc(t.Context(), db, func(tx pgx.Tx) error {
+				b := &pgx.Batch{}
+				test.change(b, read)
+				return tx.SendBatch(t.Context(), b).Close()
+			}); err != nil {
+				t.Fatal(err)
+			}
+			s, err := NewExpiry(db).expire(t.Context(), due)
+			if err != nil || s.Expired != 2 {
+				t.Errorf("%+v, %v, want 2 expired", s, err)
+			}
+			const expiredSQL = `
+SELECT a.holder_id, a.quantity, a.expires_at, s.reserved
+FROM audit_log a
+JOIN inventory_stocks s ON s.tenant_id = a.tenant_id
+WHERE a.target_id = $1 AND a.action = 'reservation.expired'`
+			var got expired
+			var reserved int64
+			if err := db.QueryRow(t.Context(), expiredSQL, read.ReservationID).Scan(&got.Holder, &got.Quantity, &got.Deadline, &reserved); err != nil {
+				t.Fatal(err)
+			}
+			want := expired{"cart", 5, read.ExpiresAt}
+			test.want(&want)
+			if got != want || reserved != 20 {
+				t.Errorf("expired as %+v, want %+v; %d units are reserved, want 20", got, want, reserved)
+			}
+		})
 	}
 }

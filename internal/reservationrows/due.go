@@ -25,9 +25,9 @@ const dueRange = `next.quantity >= 1 AND next.expires_at >= (SELECT greatest($3:
 // excluded resources are hashed once and compared with each row. Tenants that
 // move to another cell, or from one, are left to their move.
 const dueSQL = `
-SELECT ` + columns + `
+SELECT ` + columns + `, r.version
 FROM (
-    SELECT next.*
+    SELECT next.*, next.xmin AS version
     FROM reservations next
     WHERE ` + dueRange + `
     ORDER BY next.expires_at
@@ -74,10 +74,10 @@ type DueQuery struct {
 const scanMax = 20_000
 
 // Due returns up to limit reservations that are held and past their deadline,
-// the longest due first, without locking. From the mark or from From on, it
-// reads all reservations in the order of their deadlines, in bounded
-// statements.
-func Due(ctx context.Context, db pg.Batcher, query DueQuery, limit int) (due []Reservation, err error) {
+// the longest due first, without locking, and their versions. From the mark or
+// from From on, it reads all reservations in the order of their deadlines, in
+// bounded statements.
+func Due(ctx context.Context, db pg.Batcher, query DueQuery, limit int) (due []Reservation, versions Versions, err error) {
 	tenants, keys := make([][16]byte, len(query.Except)), make([]string, len(query.Except))
 	for i, e := range query.Except {
 		tenants[i], keys[i] = e.TenantID, e.ResourceKey
@@ -86,7 +86,15 @@ func Due(ctx context.Context, db pg.Batcher, query DueQuery, limit int) (due []R
 	for i, id := range query.ExceptTenants {
 		all[i] = id
 	}
-	found := make(map[Ref]bool)
+	type seen struct {
+		Reservation
+		version uint32
+	}
+	toSeen := func(row pgx.CollectableRow) (s seen, err error) {
+		s.Reservation, err = scan(row, &s.version)
+		return s, err
+	}
+	versions = make(Versions)
 	for from, scan := query.From, scanMax; ; {
 		// The statement may read again what was found at the deadline from.
 		again := 0
@@ -96,25 +104,25 @@ func Due(ctx context.Context, db pg.Batcher, query DueQuery, limit int) (due []R
 			}
 		}
 		wanted := limit - len(due) + again
-		read, err := pg.ReadInOrder(ctx, db, toReservation, dueSQL, query.Kind, wanted, from, tenants, keys, all, scan)
+		read, err := pg.ReadInOrder(ctx, db, toSeen, dueSQL, query.Kind, wanted, from, tenants, keys, all, scan)
 		if err != nil {
-			return nil, fmt.Errorf("read due %s: %w", query.Kind, err)
+			return nil, nil, fmt.Errorf("read due %s: %w", query.Kind, err)
 		}
 		for _, r := range read {
-			if !found[r.Ref()] && len(due) < limit {
-				found[r.Ref()] = true
-				due = append(due, r)
+			if _, again := versions[r.Ref()]; !again && len(due) < limit {
+				versions[r.Ref()] = r.version
+				due = append(due, r.Reservation)
 			}
 		}
 		if len(due) == limit || len(read) == wanted {
-			return due, nil
+			return due, versions, nil
 		}
 		beyond, err := pg.ReadInOrder(ctx, db, pgx.RowTo[time.Time], beyondSQL, query.Kind, scan, from)
 		if err != nil {
-			return nil, fmt.Errorf("read due %s: %w", query.Kind, err)
+			return nil, nil, fmt.Errorf("read due %s: %w", query.Kind, err)
 		}
 		if len(beyond) == 0 {
-			return due, nil
+			return due, versions, nil
 		}
 		if !beyond[0].After(from) { // so many have one deadline
 			scan *= 2
@@ -128,7 +136,7 @@ func Due(ctx context.Context, db pg.Batcher, query DueQuery, limit int) (due []R
 // out a reservation that another transaction has locked. found are those that
 // it read before it locked.
 func LockDueTx(ctx context.Context, tx pgx.Tx, query DueQuery, limit int) (found, locked []Reservation, now time.Time, err error) {
-	found, err = Due(ctx, tx, query, limit)
+	found, _, err = Due(ctx, tx, query, limit)
 	if err != nil {
 		return nil, nil, time.Time{}, err
 	}
@@ -139,7 +147,7 @@ func LockDueTx(ctx context.Context, tx pgx.Tx, query DueQuery, limit int) (found
 // OldestDue returns how long the oldest due reservation of a kind is past its
 // deadline, 0 if none is due.
 func OldestDue(ctx context.Context, db pg.Batcher, kind string) (time.Duration, error) {
-	due, err := Due(ctx, db, DueQuery{Kind: kind}, 1)
+	due, _, err := Due(ctx, db, DueQuery{Kind: kind}, 1)
 	if err != nil || len(due) == 0 {
 		return 0, err
 	}

@@ -20,15 +20,23 @@ type Ending struct {
 	// were locked.
 	At     time.Time
 	Origin audit.Origin
+	// Unchanged, if not nil, has the versions of the reservations that were read
+	// without a lock. Only those that have not changed since are ended.
+	Unchanged Versions
 }
+
+// Versions are the xmin of reservations as they were read. Each change of a row,
+// of whatever column, gives it another one.
+type Versions map[Ref]uint32
 
 // endSQL expires no hold before its deadline, whatever the caller read before.
 const endSQL = `
 UPDATE reservations r
 SET status = $3, release_reason = nullif($4, ''), ended_at = $5
-FROM unnest($1::uuid[], $2::uuid[]) AS ended (tenant_id, reservation_id)
+FROM unnest($1::uuid[], $2::uuid[], $6::xid[]) AS ended (tenant_id, reservation_id, version)
 WHERE r.tenant_id = ended.tenant_id AND r.reservation_id = ended.reservation_id
-  AND r.status = 'held' AND ($3 <> 'expired' OR r.expires_at <= $5)`
+  AND r.status = 'held' AND ($3 <> 'expired' OR r.expires_at <= $5)
+  AND ($6::xid[] IS NULL OR r.xmin = ended.version)`
 
 // QueueEnd adds to b the statements that end the reservations and write their
 // audit rows (reservation.committed, reservation.released,
@@ -36,9 +44,10 @@ WHERE r.tenant_id = ended.tenant_id AND r.reservation_id = ended.reservation_id
 //
 // The caller changes the resource's counters in the same transaction. It has
 // either locked the reservations and found them held; or it has locked their
-// resources, relies on an earlier read, and passes the reservations in the
-// order of (tenant, id). The batch fails with ErrChanged if a reservation is no
-// longer held, or if it is to be expired and is not due.
+// resources, relies on an earlier read, passes the versions that it read, and
+// the reservations in the order of (tenant, id). The batch fails with ErrChanged
+// if a reservation is no longer held or has changed since, or if it is to be
+// expired and is not due.
 func QueueEnd(b *pgx.Batch, ending Ending, ended []Reservation) {
 	entries := make([]audit.Entry, len(ended))
 	for i := range ended {
@@ -71,7 +80,14 @@ func (e *Ending) QueueRows(b *pgx.Batch, ended []Ref, claims []unitrows.Claim) {
 	} else {
 		unitrows.QueueRelease(b, claims)
 	}
-	b.Queue(endSQL, tenants, ids, e.To, e.Reason, e.At).Exec(exactly(len(ended), "end"))
+	var versions []uint32
+	if e.Unchanged != nil {
+		versions = make([]uint32, len(ended))
+		for i, r := range ended {
+			versions[i] = e.Unchanged[r]
+		}
+	}
+	b.Queue(endSQL, tenants, ids, e.To, e.Reason, e.At, versions).Exec(exactly(len(ended), "end"))
 }
 
 // EndTx ends the reservations in tx; see QueueEnd.

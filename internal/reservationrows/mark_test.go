@@ -14,7 +14,7 @@ import (
 // due returns the ids of the due seats.
 func (h *fixture) due() []uuid.UUID {
 	h.TB.Helper()
-	due, err := reservationrows.Due(h.TB.Context(), h.DB, reservationrows.DueQuery{Kind: seat}, 1000)
+	due, _, err := reservationrows.Due(h.TB.Context(), h.DB, reservationrows.DueQuery{Kind: seat}, 1000)
 	h.Must(err)
 	return idsOf(due)
 }
@@ -171,7 +171,7 @@ func TestDueAtTheEndOfAScan(t *testing.T) {
 		       CASE WHEN n <= 19950 THEN at END
 		FROM generate_series(1, 20079) AS n, (SELECT clock_timestamp() - interval '1 day' AS at) AS past`, h.tenant, seat)
 	for limit, want := range map[int]int{1000: 129, 129: 129, 100: 100, 60: 60, 1: 1} {
-		due, err := reservationrows.Due(t.Context(), h.DB, reservationrows.DueQuery{Kind: seat}, limit)
+		due, _, err := reservationrows.Due(t.Context(), h.DB, reservationrows.DueQuery{Kind: seat}, limit)
 		h.Must(err)
 		seen := make(map[uuid.UUID]bool)
 		for _, r := range due {

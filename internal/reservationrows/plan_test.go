@@ -79,9 +79,13 @@ func TestMostlyDue(t *testing.T) {
 	all, marked := NewDueOfKeys("k", `'-infinity'::timestamptz`, ""), NewDueOfKeys("k", `'`+since.Format(time.RFC3339)+`'::timestamptz`, "")
 	for _, known := range []string{"before it is analysed", "once it is analysed"} {
 		for name, find := range map[string]func(pgx.Tx) ([]Reservation, error){
-			"due": func(tx pgx.Tx) ([]Reservation, error) { return Due(t.Context(), tx, DueQuery{Kind: "k"}, 500) },
+			"due": func(tx pgx.Tx) ([]Reservation, error) {
+				due, _, err := Due(t.Context(), tx, DueQuery{Kind: "k"}, 500)
+				return due, err
+			},
 			"due from": func(tx pgx.Tx) ([]Reservation, error) {
-				return Due(t.Context(), tx, DueQuery{Kind: "k", From: since}, 500)
+				due, _, err := Due(t.Context(), tx, DueQuery{Kind: "k", From: since}, 500)
+				return due, err
 			},
 			"lock due": func(tx pgx.Tx) ([]Reservation, error) {
 				_, locked, _, err := LockDueTx(t.Context(), tx, DueQuery{Kind: "k"}, 500)
@@ -159,10 +163,12 @@ func TestHoldsAreEndedByTheirKeys(t *testing.T) {
 	for i := range ids {
 		tenants[i], ids[i] = tenant, uuid.New()
 	}
-	args := []any{tenants, ids, "expired", "ttl", time.Now()}
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-		if plan, _ := explain(t, db.Config().ConnConfig, mode, endSQL, args); !strings.Contains(plan, "Index Scan using reservations_pkey") {
-			t.Errorf("the holds are not found by their keys (%s):\n%s", mode, plan)
+		for _, versions := range [][]uint32{nil, make([]uint32, 250)} {
+			args := []any{tenants, ids, "expired", "ttl", time.Now(), versions}
+			if plan, _ := explain(t, db.Config().ConnConfig, mode, endSQL, args); !strings.Contains(plan, "Index Scan using reservations_pkey") {
+				t.Errorf("the holds are not found by their keys (%s, %d versions):\n%s", mode, len(versions), plan)
+			}
 		}
 	}
 }
@@ -268,7 +274,7 @@ func explain(t *testing.T, config *pgx.ConnConfig, mode, sql string, args []any)
 	}
 	values := make([]string, len(args))
 	for i, arg := range args {
-		if err := conn.QueryRow(t.Context(), `SELECT quote_literal($1::`+typeOf(arg)+`)`, arg).Scan(&values[i]); err != nil {
+		if err := conn.QueryRow(t.Context(), `SELECT quote_nullable($1::`+typeOf(arg)+`)`, arg).Scan(&values[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -304,6 +310,8 @@ func typeOf(arg any) string {
 		return "uuid[]"
 	case []string:
 		return "text[]"
+	case []uint32:
+		return "xid[]"
 	case time.Time:
 		return "timestamptz"
 	case int:

@@ -36,30 +36,30 @@ func TestDue(t *testing.T) {
 	neighbour.tenant = uuid.New()
 	theirs := neighbour.hold("A1", "ann", 17, -2*time.Hour)
 
-	due, err := reservationrows.Due(t.Context(), h.DB, reservationrows.DueQuery{Kind: seat}, 10)
+	due, _, err := reservationrows.Due(t.Context(), h.DB, reservationrows.DueQuery{Kind: seat}, 10)
 	h.Must(err)
 	if diff := cmp.Diff([]uuid.UUID{theirs.ReservationID, first.ReservationID, second.ReservationID, third.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due (-want +got):\n%s", diff)
 	}
-	due, err = reservationrows.Due(t.Context(), h.DB, reservationrows.DueQuery{Kind: seat}, 2)
+	due, _, err = reservationrows.Due(t.Context(), h.DB, reservationrows.DueQuery{Kind: seat}, 2)
 	if h.Must(err); len(due) != 2 {
 		t.Errorf("%d due, want the 2 asked for", len(due))
 	}
 
 	pass := reservationrows.DueQuery{Kind: seat, From: h.get(second.ReservationID).ExpiresAt}
-	due, err = reservationrows.Due(t.Context(), h.DB, pass, 10)
+	due, _, err = reservationrows.Due(t.Context(), h.DB, pass, 10)
 	h.Must(err)
 	if diff := cmp.Diff([]uuid.UUID{second.ReservationID, third.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due from the second deadline on (-want +got):\n%s", diff)
 	}
 	pass = reservationrows.DueQuery{Kind: seat, Except: []reservationrows.Resource{{TenantID: h.tenant, ResourceKey: "A1"}, {TenantID: h.tenant, ResourceKey: "Z9"}}}
-	due, err = reservationrows.Due(t.Context(), h.DB, pass, 10)
+	due, _, err = reservationrows.Due(t.Context(), h.DB, pass, 10)
 	h.Must(err)
 	if diff := cmp.Diff([]uuid.UUID{theirs.ReservationID, first.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due but for A1 (-want +got):\n%s", diff)
 	}
 	pass = reservationrows.DueQuery{Kind: seat, ExceptTenants: []uuid.UUID{uuid.New(), h.tenant}}
-	due, err = reservationrows.Due(t.Context(), h.DB, pass, 10)
+	due, _, err = reservationrows.Due(t.Context(), h.DB, pass, 10)
 	h.Must(err)
 	if diff := cmp.Diff([]uuid.UUID{theirs.ReservationID}, idsOf(due)); diff != "" {
 		t.Errorf("due but for one tenant (-want +got):\n%s", diff)
@@ -161,7 +161,7 @@ func TestScansAreBounded(t *testing.T) {
 
 	for name, pass := range map[string]func() int{
 		"due": func() int {
-			found, err := reservationrows.Due(t.Context(), h.DB, reservationrows.DueQuery{Kind: seat}, 500)
+			found, _, err := reservationrows.Due(t.Context(), h.DB, reservationrows.DueQuery{Kind: seat}, 500)
 			h.Must(err)
 			if len(found) != 1 || found[0].ReservationID != due.ReservationID {
 				t.Errorf("%d due, want the one", len(found))
