@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/holdfast/holdfast/internal/tenants"
 )
@@ -15,21 +16,37 @@ import (
 // started, for those roles that this process has in the cell.
 type Cells map[string]*Client
 
+// foundTenant is what Cells.Tenant found in a cell, and when the query began.
+type foundTenant struct {
+	tenants.Tenant
+	readAt time.Time
+}
+
 // Tenant returns the tenant of that name, in the cell in which it is active. It
-// makes none: the client of a cell does. The tenant may move to another cell
-// later, after which its verbs that write return ErrTenantMoving. A program that
-// keeps tenants looks one up again then, and before it has kept it for a minute.
+// makes none: the client of a cell does. Call it for each use, because the tenant
+// may move to another cell: an answer is remembered for one second, and not at all
+// once a move is announced, so that the calls made with it are served. A tenant
+// that is kept for longer does not follow a move: its verbs that write return
+// ErrTenantMoving after it, and those that read find nothing 45 seconds later.
 //
 // Errors: ErrNotFound if no cell has it, ErrTenantMoving while it is active in
 // none. An error of a cell's database is returned only if no other cell has the
 // tenant.
 func (c Cells) Tenant(ctx context.Context, name string) (*Tenant, error) {
+	for _, client := range c {
+		if found, ok := client.found.Load(name); ok && time.Since(found.(foundTenant).readAt) < tenants.DefaultCacheFor {
+			return &Tenant{client, found.(foundTenant).Tenant}, nil
+		}
+	}
 	failure := fmt.Errorf("%w: no cell has the tenant %q", ErrNotFound, name)
 	for _, cell := range slices.Sorted(maps.Keys(c)) {
-		client := c[cell]
-		tenant, err := tenants.FindActive(ctx, client.db, name)
+		client, readAt := c[cell], time.Now()
+		tenant, leaving, err := tenants.FindActive(ctx, client.db, name)
 		switch {
 		case err == nil:
+			if !leaving {
+				client.found.Store(name, foundTenant{tenant, readAt})
+			}
 			return &Tenant{client, tenant}, nil
 		case !errors.Is(err, tenants.ErrUnknownTenant):
 			failure = fmt.Errorf("cell %s: %w", cell, err)

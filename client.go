@@ -51,6 +51,8 @@ type Client struct {
 	done    chan struct{}
 	failed  func() // closes done
 
+	found sync.Map // of foundTenant, by name
+
 	waitsEnd        chan struct{} // closed by EndWaits
 	endWaits        func()
 	checkoutWaiters atomic.Int64 // calls of WaitCheckout

@@ -82,26 +82,27 @@ func Find(ctx context.Context, db audit.Querier, name string) (Tenant, error) {
 }
 
 const activeTenantSQL = `
-SELECT t.tenant_id, t.name, t.created_at, s.state IN ('active', 'moving')
+SELECT t.tenant_id, t.name, t.created_at, s.state IN ('active', 'moving'), s.moves_to IS NOT NULL
 FROM tenants t
 JOIN tenant_state s ON s.tenant_id = t.tenant_id
 WHERE t.name = $1`
 
-// FindActive is Find of a tenant that this database serves.
+// FindActive is Find of a tenant that this database serves, and reports whether a
+// move to another one has begun.
 //
 // Errors: ErrUnknownTenant, ErrElsewhere.
-func FindActive(ctx context.Context, db audit.Querier, name string) (Tenant, error) {
+func FindActive(ctx context.Context, db audit.Querier, name string) (_ Tenant, leaving bool, err error) {
 	type found struct {
 		Tenant
-		Here bool
+		Here, Leaving bool
 	}
 	f, err := one(ctx, db, func(row pgx.CollectableRow) (f found, err error) {
-		return f, row.Scan(&f.TenantID, &f.Name, &f.CreatedAt, &f.Here)
+		return f, row.Scan(&f.TenantID, &f.Name, &f.CreatedAt, &f.Here, &f.Leaving)
 	}, ErrUnknownTenant, "find tenant "+name, activeTenantSQL, name)
 	if err == nil && !f.Here {
 		err = ErrElsewhere
 	}
-	return f.Tenant, err
+	return f.Tenant, f.Leaving, err
 }
 
 // one returns the row of a statement; none is the error if there is no row.
