@@ -74,15 +74,21 @@ func (s *service) principalOf(req *request) (p tenants.Principal, err error) {
 	return p, nil
 }
 
-// lostAccess returns the error of a request whose key was revoked, or lost its
-// scope, since the request was authenticated. An error of the database means
-// nothing about the key.
-func (s *service) lostAccess(req *request) error {
-	_, err := s.principalOf(req)
-	if errors.Is(err, tenants.ErrUnknownKey) || as[*scopeError](err) {
-		return err
+// access returns a function that returns the error of a request whose key was
+// revoked, or lost its scope, since the request was authenticated, or whose tenant
+// was in another cell at the call before: where a client that connects again is
+// served by then. An error of the database means nothing about the key.
+func (s *service) access(req *request) func() error {
+	elsewhere := false
+	return func() error {
+		_, err := s.principalOf(req)
+		was := elsewhere
+		elsewhere = errors.Is(err, tenants.ErrElsewhere)
+		if errors.Is(err, tenants.ErrUnknownKey) || as[*scopeError](err) || was && elsewhere {
+			return err
+		}
+		return nil
 	}
-	return nil
 }
 
 // bearer returns the key of the request. A request with two keys has none.

@@ -117,7 +117,8 @@ func (e *eventStream) write(text string) error {
 // streamResponse returns a response whose body follow sends. The context of
 // follow ends when the client disconnects, the stream is bounds.stream old, or
 // the program begins to stop. The client then connects again. A stream whose key
-// is revoked ends within two heartbeats and the time for which keys are cached.
+// is revoked, or whose tenant moves to another cell, ends within two heartbeats and
+// the time for which keys are cached, or within three.
 // end is called once, after follow, or without it.
 func (s *service) streamResponse(req *request, follow func(ctx context.Context, events *eventStream), end func()) (response, error) {
 	leave, err := s.streams.enter(req.principal.TenantID)
@@ -136,7 +137,7 @@ func (s *service) streamResponse(req *request, follow func(ctx context.Context, 
 		defer s.onStop(cancel)()
 		events := &eventStream{
 			w: w, control: http.NewResponseController(w), every: s.bounds.heartbeat, last: req.http.Header.Get(lastEventHeader),
-			checked: time.Now(), access: func() error { return s.lostAccess(req) },
+			checked: time.Now(), access: s.access(req),
 		}
 		if events.write("retry: "+strconv.FormatInt(reconnectAfter.Milliseconds(), 10)+"\n\n") == nil {
 			follow(ctx, events)

@@ -221,7 +221,8 @@ func TestRequestEventsEnd(t *testing.T) {
 }
 
 // TestStreamsOfRevokedKeysEnd checks that a stream ends soon after its key is
-// revoked or loses its scope, and that no other stream does.
+// revoked or loses its scope, or its tenant has moved, and that no other stream
+// does.
 func TestStreamsOfRevokedKeysEnd(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -246,6 +247,7 @@ func TestStreamsOfRevokedKeysEnd(t *testing.T) {
 		s.must(err)
 		ended = append(ended, st)
 	}
+	ended = append(ended, s.streamOfMoved(t))
 	for _, st := range ended {
 		st.ids()
 	}
@@ -256,6 +258,19 @@ func TestStreamsOfRevokedKeysEnd(t *testing.T) {
 			}
 		}
 	}
+}
+
+// streamOfMoved returns a stream of a tenant that has moved to another cell since.
+func (s *shop) streamOfMoved(t *testing.T) *streamed {
+	t.Helper()
+	tenant, key := s.newTenant("moved")
+	s.key = key
+	s.stock("shirt", `{"stock":1}`)
+	st := s.stream(t, "/v1/stocks/shirt/events")
+	st.next()
+	_, err := s.db.Exec(t.Context(), `UPDATE tenant_state SET state = 'gone', moves_to = 'us' WHERE tenant_id = $1`, tenant.TenantID)
+	s.must(err)
+	return st
 }
 
 func (s *shop) openStreams() int {

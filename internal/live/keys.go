@@ -13,15 +13,17 @@ import (
 // keysMax is how many keys one statement checks.
 const keysMax = 1000
 
-// validKeysSQL has a row for each key that is valid.
+// validKeysSQL has a row for each key that is valid, of a tenant that this database
+// serves.
 const validKeysSQL = `
 SELECT k.key_id
 FROM unnest($1::uuid[], $2::uuid[]) AS given (tenant_id, key_id)
 JOIN api_keys AS k ON k.tenant_id = given.tenant_id AND k.key_id = given.key_id
-WHERE k.revoked_at IS NULL
+JOIN tenant_state AS s ON s.tenant_id = given.tenant_id
+WHERE k.revoked_at IS NULL AND s.state <> 'gone'
 LIMIT $3`
 
-// checkKeys closes the connections whose key was revoked, again and again until
+// checkKeys closes the connections whose key was revoked or has moved, again and again until
 // ctx ends.
 func (h *Hub) checkKeys(ctx context.Context) {
 	for sleep.For(ctx, h.config.Limits.KeyCheck) == nil {

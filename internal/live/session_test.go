@@ -236,7 +236,7 @@ func TestMessagesArePaced(t *testing.T) {
 	})
 }
 
-// A connection ends at its age, and when its key is revoked. Others with a
+// A connection ends at its age, and when its key is revoked or has moved. Others with a
 // valid key stay.
 func TestConnectionEnds(t *testing.T) {
 	t.Parallel()
@@ -250,10 +250,17 @@ func TestConnectionEnds(t *testing.T) {
 	config.Limits.KeyCheck = 20 * time.Millisecond
 	hub, _ := b.run(config)
 	holder := b.holder(tenants.ScopeCart)
-	revoked, valid := dial(t, b.serve(hub, holder)), dial(t, b.serve(hub, b.holder(tenants.ScopeCart)))
-	_, err := tenants.RevokeKey(t.Context(), b.DB, holder.TenantID, holder.KeyID)
+	gone, err := tenants.Ensure(t.Context(), b.DB, "gone")
+	pgtest.Must(t, err)
+	_, key, err := tenants.CreateKey(t.Context(), b.DB, gone.TenantID, "test", tenants.AllScopes())
+	pgtest.Must(t, err)
+	elsewhere := live.Holder{TenantID: gone.TenantID, KeyID: key.KeyID, Scopes: key.Scopes}
+	revoked, moved, valid := dial(t, b.serve(hub, holder)), dial(t, b.serve(hub, elsewhere)), dial(t, b.serve(hub, b.holder(tenants.ScopeCart)))
+	pgtest.Exec(t, b.DB, `UPDATE tenant_state SET state = 'gone' WHERE tenant_id = $1`, gone.TenantID)
+	_, err = tenants.RevokeKey(t.Context(), b.DB, holder.TenantID, holder.KeyID)
 	pgtest.Must(t, err)
 	revoked.wantClosed(4001, "the key is not valid any more")
+	moved.wantClosed(4001, "the key is not valid any more")
 	valid.subscribe(counter)
 	valid.want(`{"channel":"projection.test.count.a","event":"snapshot","version":0,"payload":null}`)
 }
