@@ -31,6 +31,7 @@ func functions(root fs.FS, folder string) map[string]function.Function {
 		"setproduct": stdlib.SetProductFunc,
 		"setunion":   stdlib.SetUnionFunc,
 		"sha256":     sha256Func,
+		"split":      stdlib.SplitFunc,
 		"substr":     stdlib.SubstrFunc,
 		"sum":        sumFunc,
 		"toset":      stdlib.MakeToFunc(cty.Set(cty.DynamicPseudoType)),

@@ -2,10 +2,10 @@ resource "google_cloud_run_v2_job" "migrate" {
   name                = "holdfast-migrate"
   location            = var.region
   deletion_protection = false
-  # A new image runs the job, and the job is ready once it has succeeded. All
+  # A new image or cell runs the job, and the job is ready once it has succeeded. All
   # programs depend on it. So the schema is migrated before the programs that need
   # it start, and an apply whose migration fails changes no program.
-  run_execution_token = substr(sha256("${var.image} ${var.metered}"), 0, 10)
+  run_execution_token = substr(sha256("${var.image} ${var.metered} ${join(" ", var.cells_instances)}"), 0, 10)
 
   template {
     parallelism = 1
@@ -73,6 +73,7 @@ resource "google_cloud_run_v2_job" "migrate" {
 
   depends_on = [
     google_project_iam_member.database,
+    google_secret_manager_secret_iam_member.cells,
     google_secret_manager_secret_iam_member.database_url,
     google_sql_database.holdfast,
     google_sql_user.holdfast,

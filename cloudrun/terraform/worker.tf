@@ -19,7 +19,7 @@ resource "google_cloud_run_v2_worker_pool" "worker" {
       name = "cloudsql"
 
       cloud_sql_instance {
-        instances = [google_sql_database_instance.holdfast.connection_name]
+        instances = local.instances_all
       }
     }
 
