@@ -34,8 +34,9 @@ type foundTenant struct {
 // tenant.
 func (c Cells) Tenant(ctx context.Context, name string) (*Tenant, error) {
 	for _, client := range c {
-		if found, ok := client.found.Load(name); ok && time.Since(found.(foundTenant).readAt) < tenants.DefaultCacheFor {
-			return &Tenant{client, found.(foundTenant).Tenant}, nil
+		known, _ := client.found.Load(name)
+		if found, ok := known.(foundTenant); ok && time.Since(found.readAt) < tenants.DefaultCacheFor {
+			return &Tenant{client, found.Tenant}, nil
 		}
 	}
 	failure := fmt.Errorf("%w: no cell has the tenant %q", ErrNotFound, name)

@@ -117,9 +117,9 @@ func (e *eventStream) write(text string) error {
 // streamResponse returns a response whose body follow sends. The context of
 // follow ends when the client disconnects, the stream is bounds.stream old, or
 // the program begins to stop. The client then connects again. A stream whose key
-// is revoked, or whose tenant moves to another cell, ends within two heartbeats and
-// the time for which keys are cached, or within three.
-// end is called once, after follow, or without it.
+// is revoked ends within two heartbeats and the time for which keys are cached,
+// and that of a tenant that moves to another cell one heartbeat later. end is
+// called once, after follow, or without it.
 func (s *service) streamResponse(req *request, follow func(ctx context.Context, events *eventStream), end func()) (response, error) {
 	leave, err := s.streams.enter(req.principal.TenantID)
 	if err != nil {

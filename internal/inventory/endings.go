@@ -209,8 +209,9 @@ func queueDeltasBy(sql string, b *pgx.Batch, deltas map[Ref]counterDelta, check 
 }
 
 // endTx ends holds whose stocks are locked, and whose rows are locked or have the
-// versions in ending.Unchanged, and changes the counters accordingly. It writes the rows first: a row that has ended meanwhile is
-// reservationrows.ErrChanged, not an error of the counters.
+// versions in ending.Unchanged, and changes the counters accordingly. It writes
+// the rows first: a row that has changed meanwhile is reservationrows.ErrChanged,
+// not an error of the counters.
 func endTx(ctx context.Context, tx pgx.Tx, held []reservations.Reservation, ending reservationrows.Ending) (err error) {
 	e := endings{unchanged: ending.Unchanged}
 	e.setAside, err = setAsidesOfTx(ctx, tx, held, ending.At)

@@ -23,8 +23,8 @@ JOIN tenant_state AS s ON s.tenant_id = given.tenant_id
 WHERE k.revoked_at IS NULL AND s.state <> 'gone'
 LIMIT $3`
 
-// checkKeys closes the connections whose key was revoked or has moved, again and again until
-// ctx ends.
+// checkKeys closes the connections whose key was revoked or has moved, again and
+// again until ctx ends.
 func (h *Hub) checkKeys(ctx context.Context) {
 	for sleep.For(ctx, h.config.Limits.KeyCheck) == nil {
 		if err := h.closeRevoked(ctx); err != nil && ctx.Err() == nil {
