@@ -122,7 +122,7 @@ type Expiry struct {
 	begun     bool // the mark of the sweeps is moved
 	pass      reservationrows.DueQuery
 	wait      time.Duration
-	locking   bool // the pass has found a locked hold, and now locks holds before it ends them
+	locking   bool // the pass has found a locked or changed hold, and now locks holds before it ends them
 	fruitless int  // batches of one deadline in a row that ended no hold
 	skipped   []Skipped
 	perTenant map[uuid.UUID]int // how many of skipped are the tenant's
@@ -218,7 +218,8 @@ func (s *Sweep) add(more Sweep) {
 }
 
 // unlockedSweep is what expireUnlocked did, and which variants it left. locked
-// means that it did nothing, because another transaction has a lock.
+// means that it did nothing, because another transaction has a lock or has
+// changed a hold: with locking it would leave out that hold only.
 type unlockedSweep struct {
 	Sweep
 	left   []Ref
@@ -268,8 +269,8 @@ func (e *Expiry) expireUnlocked(ctx context.Context, due dueHolds, locking bool)
 	switch {
 	case err == nil:
 		return f
-	case pg.IsData(err), isLocked(err): // reservationrows.ErrChanged counts as data
-		return unlockedSweep{left: due.variants, locked: isLocked(err)}
+	case pg.IsData(err), isLocked(err): // ErrChanged counts as data
+		return unlockedSweep{left: due.variants, locked: isLocked(err) || errors.Is(err, reservationrows.ErrChanged)}
 	default:
 		return unlockedSweep{err: fmt.Errorf("expire due holds: %w", err)}
 	}
