@@ -54,8 +54,8 @@ var explanations = []explanation{
 	{"55P03", "canceling statement due to lock timeout", []Kind{Migrate}, time.Second},
 	// unique_violation: an API inserts new requests without ON CONFLICT. Without an
 	// answer it inserts them again, with ON CONFLICT. The first insert may arrive
-	// last.
-	{"23505", `"reservation_requests_pkey"`, []Kind{Silence, Slow}, 15 * time.Second},
+	// last, or run still when the connection that delivered it is broken.
+	{"23505", `"reservation_requests_pkey"`, []Kind{Silence, Slow, CutMidway}, 15 * time.Second},
 	// The fence of a tenant that has left, or is about to leave, this cell.
 	{"HF001", "", []Kind{Move}, 20 * time.Second},
 	// A fence is made with a lock that waits 50 ms for writers, and is tried again.

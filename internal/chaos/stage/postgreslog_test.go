@@ -77,6 +77,7 @@ func TestExplains(t *testing.T) {
 		{"23514", "new row violates check constraint", stage.RestartCrash, 0, false},
 		{"23505", "duplicate key value violates unique constraint", stage.CutUnheard, 0, false},
 		{"23505", `duplicate key value violates unique constraint "reservation_requests_pkey"`, stage.Silence, time.Second, true},
+		{"23505", `duplicate key value violates unique constraint "reservation_requests_pkey"`, stage.CutMidway, time.Second, true},
 		{"23505", `duplicate key value violates unique constraint "reservation_requests_pkey"`, stage.CutUnheard, 0, false},
 		{"23505", `duplicate key value violates unique constraint "reservations_pkey"`, stage.Silence, 0, false},
 		{"22012", "division by zero", stage.CutUnheard, 0, false},
