@@ -69,7 +69,7 @@ func wantCells(t *testing.T, s service, want string) {
 		}
 		return strings.ReplaceAll(got, "\n", "; ") == want
 	})
-	if own, _ := s.call(http.MethodGet, "/v1/key", "", http.StatusOK)["cell"].(string); !strings.Contains(want, own+" true true") {
+	if own, _ := s.call(http.MethodGet, "/v1/key", "", http.StatusOK)["cell"].(string); own == "" || !strings.Contains(want, own+" true true") {
 		t.Errorf("the key is in the cell %q, want %s", own, want)
 	}
 }
