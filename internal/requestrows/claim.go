@@ -301,7 +301,13 @@ FROM (
     UNION ALL
     (SELECT 1
      FROM lane_slots s
-     JOIN reservation_requests r ON r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued'
+     CROSS JOIN LATERAL (
+         SELECT
+         FROM reservation_requests r
+         WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued'
+         ORDER BY r.sequence
+         LIMIT $2
+     ) queued
      WHERE s.lane = $1
      LIMIT $2)
     LIMIT $2

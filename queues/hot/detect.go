@@ -190,8 +190,15 @@ const restoreSQL = lanes.Restore + `
   AND NOT EXISTS (
       SELECT
       FROM ` + lanes.ParallelSlots + ` s
-      JOIN reservation_requests r ON r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water
-      WHERE s.slot = d.slot AND r.status = 'queued' AND CASE WHEN r.tenant_id = $1 THEN true END)`
+      CROSS JOIN LATERAL (
+          SELECT
+          FROM reservation_requests r
+          WHERE r.lane = s.lane AND r.slot = s.slot AND r.sequence > s.low_water AND r.status = 'queued'
+            AND CASE WHEN r.tenant_id = $1 THEN true END
+          ORDER BY r.sequence
+          LIMIT 1
+      ) queued
+      WHERE s.slot = d.slot)`
 
 // moveTx makes the moves that are still valid, records each, and wakes the
 // slots to which they give work. It locks the slots first. Moves whose slots it

@@ -52,8 +52,12 @@ const enteredSQL = `
 WITH waiting AS MATERIALIZED (
     SELECT DISTINCT r.tenant_id, r.variant_id
     FROM ` + lanes.ParallelSlots + ` parallel
-    JOIN reservation_requests r ON r.lane = parallel.lane AND r.slot = parallel.slot AND r.sequence > ` + lanes.ParallelMark + `
-    WHERE r.status = 'queued'
+    CROSS JOIN LATERAL (
+        SELECT r.tenant_id, r.variant_id
+        FROM reservation_requests r
+        WHERE r.lane = parallel.lane AND r.slot = parallel.slot AND r.sequence > ` + lanes.ParallelMark + ` AND r.status = 'queued'
+        ORDER BY r.sequence
+    ) r
 )` + lanes.Entered
 
 const leftSQL = `

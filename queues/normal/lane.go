@@ -23,13 +23,19 @@ func NewLane(db *pgxpool.Pool, log *slog.Logger, config queues.LaneConfig) (*que
 type claimPolicy struct{}
 
 // lowestMarkSQL returns the lowest mark of the other streams in which a cart
-// may have queued requests.
+// may have queued requests. It walks each of them from its mark. With EXISTS,
+// the planner may read the whole lane once the table is analysed.
 const lowestMarkSQL = `
 SELECT min(other.low_water)
 FROM ` + lanes.ParallelSlots + ` other
-WHERE (other.lane, other.slot) <> ($1, $2::smallint)
-  AND EXISTS (SELECT FROM reservation_requests r
-              WHERE r.lane = other.lane AND r.slot = other.slot AND r.sequence > other.low_water AND r.status = 'queued')`
+CROSS JOIN LATERAL (
+    SELECT
+    FROM reservation_requests r
+    WHERE r.lane = other.lane AND r.slot = other.slot AND r.sequence > other.low_water AND r.status = 'queued'
+    ORDER BY r.sequence
+    LIMIT 1
+) queued
+WHERE (other.lane, other.slot) <> ($1, $2::smallint)`
 
 // AcquireTx reads the lane's controls and marks, and locks nothing. The
 // transaction must be READ COMMITTED, else pg.ErrIsolation.
