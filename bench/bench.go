@@ -44,7 +44,7 @@ var suites = []suite{
 	{"isolation", (*bench).isolation, []string{"isolation_p99", "isolation_p99_saturated"}},
 	{"neighbour", (*bench).neighbour, []string{"neighbour_p99"}},
 	{"overload", (*bench).overload, []string{"overload_goodput"}},
-	{"growth", (*bench).growth, []string{"growth_hot", "growth_sweep"}},
+	{"growth", (*bench).growth, []string{"growth_hot", "growth_normal", "growth_sweep"}},
 	{"year", (*bench).year, []string{"year_drain", "year_reads", "year_bytes", "year_purge_per_second", "year_vacuum_seconds", "year_verify_seconds", "year_index_levels"}},
 	{"sustained", (*bench).sustained, []string{"sustained_end_vs_start", "sustained_due_seconds", "sustained_read_p99_ms"}},
 	{"ledger", (*bench).ledger, []string{"ledger_cpu_us", "ledger_wal_bytes", "ledger_statements", "ledger_statement_us", "ledger_wait_cpu_us", "ledger_wait_statement_us", "ledger_bare_us", "ledger_microbatch_us"}},

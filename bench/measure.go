@@ -84,6 +84,7 @@ var targets = map[string]target{
 	"drain_with_projections":          {0.95, false, "holds/s of the drain on one variant with all ready projections and an open dashboard, over the drain alone"},
 	"sweep_vs_rows":                   {32, false, "holds expired per second in batches over row by row"},
 	"growth_hot":                      {0.95, false, "holds/s of the drain with finished rows over an empty database"},
+	"growth_normal":                   {0.9, false, "holds/s of the normal lane's drains with finished rows over an empty database"},
 	"growth_sweep":                    {0.9, false, "holds expired per second with finished rows over an empty database"},
 	"year_drain":                      {0.9, false, "holds/s of the drain in a database that has had a year of requests, month by month with its purges and vacuums, over one at the start of its year"},
 	"year_reads":                      {0.9, false, "reads per second of a request, its cart and its stock, the same"},

@@ -3,16 +3,20 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
+	"github.com/holdfast/holdfast/bench/baselines"
 	"github.com/holdfast/holdfast/internal/lanes"
 )
 
 const (
-	emptyDrain = "holdfast drain, empty database"
-	fullDrain  = "holdfast drain, full database"
-	emptySweep = "holdfast sweep, empty database"
-	fullSweep  = "holdfast sweep, full database"
+	emptyDrain  = "holdfast drain, empty database"
+	fullDrain   = "holdfast drain, full database"
+	emptySpread = "holdfast drain of the normal lane, empty database"
+	fullSpread  = "holdfast drain of the normal lane, full database"
+	emptySweep  = "holdfast sweep, empty database"
+	fullSweep   = "holdfast sweep, full database"
 )
 
 // growth compares a database that has the finished rows of a week with an empty
@@ -32,12 +36,15 @@ func (b *bench) growth(ctx context.Context) ([]Measure, error) {
 	if err := full.settle(ctx); err != nil {
 		return nil, err
 	}
-	c, err := b.compareAges(ctx, b.drainOn(empty, emptyDrain), b.drainOn(full, fullDrain),
+	c, err := b.compareAges(ctx, b.drainOn(empty, emptyDrain, lanes.Hot), b.drainOn(full, fullDrain, lanes.Hot),
+		b.drainOn(empty, emptySpread, lanes.Normal), b.drainOn(full, fullSpread, lanes.Normal),
 		b.sweepContender(empty, emptySweep, false), b.sweepContender(full, fullSweep, false))
 	if err != nil {
 		return nil, err
 	}
-	measures := []Measure{c.over("growth_hot", fullDrain, emptyDrain), c.over("growth_sweep", fullSweep, emptySweep)}
+	measures := []Measure{
+		c.over("growth_hot", fullDrain, emptyDrain), c.over("growth_normal", fullSpread, emptySpread), c.over("growth_sweep", fullSweep, emptySweep),
+	}
 	for i := range measures {
 		measures[i].note("%s finished requests and reservations", group(fmt.Sprint(b.rows)))
 	}
@@ -80,8 +87,13 @@ func (b *bench) compareAges(ctx context.Context, contenders ...*contender) (comp
 	return b.compare(ctx, contenders...)
 }
 
-// drainOn is the drain on a database that keeps its rows.
-func (b *bench) drainOn(g *environment, name string) *contender {
+// drainOn is the drain of a lane on a database that keeps its rows.
+func (b *bench) drainOn(g *environment, name string, lane lanes.Lane) *contender {
+	served, slot, wakes, variant, rate := g.hot, g.slot, 1, firstOf, drainName
+	if lane == lanes.Normal {
+		served, slot, wakes, rate = g.normal, 0, g.normal.Concurrency(), spreadName
+		variant = func() string { return baselines.VariantID(1 + rand.IntN(b.variants-1)) } //nolint:gosec // no secret
+	}
 	var before counts
 	return &contender{
 		name: name,
@@ -89,11 +101,11 @@ func (b *bench) drainOn(g *environment, name string) *contender {
 			if before, err = countRows(ctx, g.unbounded); err != nil {
 				return err
 			}
-			return g.queue(ctx, lanes.Hot, g.slot, b.work(drainName, b.long), firstOf)
+			return g.queue(ctx, lane, slot, b.work(rate, b.long), variant)
 		},
 		run: func(ctx context.Context, _ time.Duration) (sample, error) {
-			s, err := serveLane(ctx, g.hot, g.slot, 1)
-			b.note(drainName, s)
+			s, err := serveLane(ctx, served, slot, wakes)
+			b.note(rate, s)
 			return s, err
 		},
 		check: func(ctx context.Context, s sample) error {

@@ -65,7 +65,7 @@ func (b *bench) year(ctx context.Context) ([]Measure, error) {
 	if err := past.verify(ctx, b, end); err != nil {
 		return nil, err
 	}
-	c, err := b.compareAges(ctx, b.drainOn(start, startDrain), b.drainOn(end, endDrain), b.readsOn(start, startReads), b.readsOn(end, endReads))
+	c, err := b.compareAges(ctx, b.drainOn(start, startDrain, lanes.Hot), b.drainOn(end, endDrain, lanes.Hot), b.readsOn(start, startReads), b.readsOn(end, endReads))
 	if err != nil {
 		return nil, err
 	}
