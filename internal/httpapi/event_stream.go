@@ -114,6 +114,10 @@ func (e *eventStream) write(text string) error {
 	return e.control.Flush()
 }
 
+// streamEnds is when a stream ends, for the document.
+var streamEnds = "after " + seconds(defaultBounds.stream) + " s, when the service stops, and soon after its key is revoked or its tenant " +
+	"moves to another cell; a client then connects again. A comment is sent every " + seconds(defaultBounds.heartbeat) + " s."
+
 // streamResponse returns a response whose body follow sends. The context of
 // follow ends when the client disconnects, the stream is bounds.stream old, or
 // the program begins to stop. The client then connects again. A stream whose key

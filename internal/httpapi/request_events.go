@@ -23,8 +23,7 @@ func (s *service) requestEvents() endpoint[requestEventsParams, emptyBody] {
 		summary: "Follow a request until it is finished",
 		doc: "Server-sent events: one with the present state, then one for each change of the status or the position, which is read every second. " +
 			"The response ends after the event with the final status; a client that connects again with its id gets 204, after which an " +
-			"EventSource stops. The response also ends after " + seconds(defaultBounds.stream) + " s and when the service stops; a client then " +
-			"connects again. A comment is sent every " + seconds(defaultBounds.heartbeat) + " s.",
+			"EventSource stops. The response also ends " + streamEnds,
 		responses:       map[int]any{http.StatusOK: eventsOf{requestJSON{}, []any{"request"}}, http.StatusNoContent: nil},
 		problems:        []kind{notFound, overLimit},
 		requestHeaders:  []*huma.Param{lastEventID},

@@ -33,9 +33,7 @@ func (s *service) stockEvents() endpoint[stockParams, emptyBody] {
 		summary: "Follow the availability of a variant",
 		doc: "Server-sent events with the whole state: the present one (snapshot), and then each change (delta). The id is the version of the " +
 			"state. After a change that was missed, and after the projection was folded again (rebuild), the state is sent again. A client that " +
-			"connects again with the id of the last event gets that state only if it has changed. The response ends after " +
-			seconds(defaultBounds.stream) + " s and when the service stops; a client then connects again. A comment is sent every " +
-			seconds(defaultBounds.heartbeat) + " s.",
+			"connects again with the id of the last event gets that state only if it has changed. The response ends " + streamEnds,
 		responses:      map[int]any{http.StatusOK: eventsOf{availabilityJSON{}, []any{live.Snapshot, "delta", live.Rebuild}}},
 		problems:       []kind{notFound, overLimit, liveLimit},
 		requestHeaders: []*huma.Param{lastEventID},

@@ -1,4 +1,4 @@
-// docs/openapi.json sha256 b79275a3226d8022aa99c1757757947b0c5059780e7d8a1164dc3167c2ea49cb
+// docs/openapi.json sha256 2f00e407a0314f6e3bdadabf61878b5e27d70dc366caebb8a805c215da451bab
 
 export interface paths {
     "/health": {
@@ -606,7 +606,7 @@ export interface paths {
         };
         /**
          * Follow a request until it is finished
-         * @description Server-sent events: one with the present state, then one for each change of the status or the position, which is read every second. The response ends after the event with the final status; a client that connects again with its id gets 204, after which an EventSource stops. The response also ends after 300 s and when the service stops; a client then connects again. A comment is sent every 10 s.
+         * @description Server-sent events: one with the present state, then one for each change of the status or the position, which is read every second. The response ends after the event with the final status; a client that connects again with its id gets 204, after which an EventSource stops. The response also ends after 300 s, when the service stops, and soon after its key is revoked or its tenant moves to another cell; a client then connects again. A comment is sent every 10 s.
          */
         get: operations["stream-request"];
         put?: never;
@@ -907,7 +907,7 @@ export interface paths {
         };
         /**
          * Follow the availability of a variant
-         * @description Server-sent events with the whole state: the present one (snapshot), and then each change (delta). The id is the version of the state. After a change that was missed, and after the projection was folded again (rebuild), the state is sent again. A client that connects again with the id of the last event gets that state only if it has changed. The response ends after 300 s and when the service stops; a client then connects again. A comment is sent every 10 s.
+         * @description Server-sent events with the whole state: the present one (snapshot), and then each change (delta). The id is the version of the state. After a change that was missed, and after the projection was folded again (rebuild), the state is sent again. A client that connects again with the id of the last event gets that state only if it has changed. The response ends after 300 s, when the service stops, and soon after its key is revoked or its tenant moves to another cell; a client then connects again. A comment is sent every 10 s.
          */
         get: operations["stream-stock"];
         put?: never;
