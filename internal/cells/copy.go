@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast/holdfast/internal/pg"
 )
 
 // copyBatch is how many rows one statement writes.
@@ -61,6 +63,11 @@ var snapshot = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadO
 // round copies what has changed since the last round, but nothing that is live,
 // and returns how many rows that were. Each batch is a transaction of its own in
 // the new cell, so that no transaction is long there.
+//
+// The new cell may have a row that is in the way because the old one does not have
+// it: of a request that was purged, whose idempotency key is used again, or of a
+// call that reached the cell after the tenant had left it. Such a table is compared
+// at once, which deletes the row.
 func (m *mover) round(ctx context.Context, step string) (copied int64, err error) {
 	since, err := m.to.copiedXID(ctx, m.tenantID)
 	if err != nil {
@@ -74,6 +81,9 @@ func (m *mover) round(ctx context.Context, step string) (copied int64, err error
 		for _, t := range moved(m.all) {
 			n, err := m.copyRows(ctx, old, m.put, &t, t.changedSQL(false), m.tenantID, since)
 			copied += n
+			if pg.Code(err) == "23505" { // unique_violation
+				err = m.whileArriving(ctx, "FOR SHARE", func(young pgx.Tx) error { return m.repair(ctx, old, young, &t, false) })
+			}
 			if err != nil {
 				return fmt.Errorf("copy %s: %w", t.name, err)
 			}
@@ -128,9 +138,10 @@ func (m *mover) copyRows(ctx context.Context, old pgx.Tx, put func(context.Conte
 
 // compare compares all rows of a table by their hashes, which it reads from both
 // cells at once. It returns the keys of those that are missing in the new cell or
-// differ there, and of those that only the new cell has.
+// differ there, and of those that only the new cell has, live or not. Without live,
+// it takes those that are live in the old cell for missing there.
 func (m *mover) compare(ctx context.Context, old, young pgx.Tx, t *table, live bool) (lacking, extra []string, err error) {
-	ours, theirs := readHashes(ctx, old, t.hashesSQL(live), m.tenantID), readHashes(ctx, young, t.hashesSQL(live), m.tenantID)
+	ours, theirs := readHashes(ctx, old, t.hashesSQL(live), m.tenantID), readHashes(ctx, young, t.hashesSQL(true), m.tenantID)
 	defer ours.rows.Close()
 	defer theirs.rows.Close()
 	ours.next()

@@ -357,3 +357,34 @@ func TestMoveRepairs(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 }
+
+// A move deletes a request of the new cell whose idempotency key belongs to another
+// one in the old cell: one that a call made there after the tenant had left it, and
+// one that was copied and then purged, whose key was used again.
+func TestMovePastOtherRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fill("eu", 9)
+	const used, late = "eucart-0hot9", "eucart-3hot9"
+	pgtest.Exec(t, w.cells[1].Pool, `INSERT INTO reservation_requests (tenant_id, request_id, lane, cart_id, variant_id, quantity, idempotency_key, fingerprint)
+		VALUES ($1, gen_random_uuid(), 'normal', 'cart', 'hot', 1, $2, '')`, w.tenant, late)
+	again := false
+	_, err := w.move("us", cells.MoveConfig{After: func(step string) error {
+		if step != "round" || again {
+			return nil
+		}
+		again = true
+		pgtest.Exec(t, w.cells[0].Pool, `INSERT INTO purge_mark (purged_before) VALUES (clock_timestamp())
+			ON CONFLICT (mark) DO UPDATE SET purged_before = excluded.purged_before`)
+		pgtest.Exec(t, w.cells[0].Pool, `DELETE FROM reservation_requests WHERE idempotency_key = $1`, used)
+		_, err := w.in("eu").Add(t.Context(), "cart-again", "normal", 1, &holdfast.CallOpts{IdempotencyKey: used, Wait: time.Minute})
+		return err
+	}})
+	pgtest.Must(t, err)
+	for key, cart := range map[string]string{used: "cart-again", late: "cart-3"} {
+		if n := pgtest.Int(t, w.cells[1].Pool, `SELECT count(*) FROM reservation_requests WHERE idempotency_key = $1 AND cart_id = $2`, key, cart); n != 1 {
+			t.Errorf("%d requests of %s with the key %s, want 1", n, cart, key)
+		}
+	}
+	w.check("us")
+}
