@@ -92,7 +92,7 @@ func (b *bench) drainOn(g *environment, name string, lane lanes.Lane) *contender
 	served, slot, wakes, variant, rate := g.hot, g.slot, 1, firstOf, drainName
 	if lane == lanes.Normal {
 		served, slot, wakes, rate = g.normal, 0, g.normal.Concurrency(), spreadName
-		variant = func() string { return baselines.VariantID(1 + rand.IntN(b.variants-1)) } //nolint:gosec // no secret
+		variant = func() string { return baselines.VariantID(1 + rand.IntN(max(sweepVariants, b.variants)-1)) } //nolint:gosec // no secret
 	}
 	var before counts
 	return &contender{
