@@ -144,10 +144,9 @@ type node struct {
 // enough. reservation_requests_claim_idx has the few requests in isolated retry.
 func (n *node) unbounded(limited bool) (scans []*node) {
 	limited = limited || n.Type == "Limit"
-	switch {
-	case !slices.Contains(growing, n.Table) || n.Index == "reservation_requests_claim_idx":
-	case n.Type == "Seq Scan", n.Index != "" && n.Cond == "" && !limited,
-		n.Index == "reservation_requests_stream_idx" && !strings.Contains(n.Cond, "slot") && !limited:
+	ofLane := n.Index == "reservation_requests_stream_idx" && !strings.Contains(n.Cond, "slot")
+	ofTable := slices.Contains(growing, n.Table) && n.Index != "" && n.Cond == "" && n.Index != "reservation_requests_claim_idx"
+	if slices.Contains(growing, n.Table) && n.Type == "Seq Scan" || !limited && (ofLane || ofTable) { // a bitmap scan has no table beside its index
 		scans = append(scans, n)
 	}
 	for i := range n.Plans {
