@@ -222,6 +222,9 @@ func putTx(tx pgx.Tx) func(context.Context, *table, []string) error {
 func (m *mover) repairAll(ctx context.Context) error {
 	return m.from.inPlain(ctx, snapshot, func(old pgx.Tx) error {
 		for i, t := range moved(m.all) {
+			if t.live == always { // nothing of it is copied yet
+				continue
+			}
 			err := m.whileArriving(ctx, "FOR SHARE", func(young pgx.Tx) error {
 				return m.repair(ctx, old, young, &t, false)
 			})

@@ -31,6 +31,9 @@ type table struct {
 	columns, key, drawn []string
 }
 
+// always is the condition for all rows.
+const always = "true"
+
 // tables are the tables with rows of tenants, those of metered commands
 // included, but tenants and tenant_state.
 func tables() []table {
@@ -40,13 +43,13 @@ func tables() []table {
 		{name: "kits"},
 		{name: "allotments"},
 		{name: "reservation_requests", live: "status NOT IN ('done', 'failed')", intake: "NEW.parent_id IS NULL", undone: "status IN ('queued', 'processing')"},
-		{name: "waiting_requests", live: "true"},
+		{name: "waiting_requests", live: always},
 		{name: "reservations"}, // a sweep leaves those of a tenant that is not active
 		{name: "audit_log"},
 		{name: "postings"},
 		{name: "checkouts", live: "ended_at IS NULL", intake: "true", undone: "ended_at IS NULL AND status = 'finalizing'"},
 		{name: "idempotency_keys"},
-		{name: "projection_snapshots", live: "true"},
+		{name: "projection_snapshots", live: always},
 		{name: "expiring_tokens"},
 		{name: "budget_scopes"},
 		{name: "budget_ledger"},
