@@ -189,10 +189,11 @@ func submissionsOf(group []*waiter) []requestrows.Submission {
 }
 
 // leaveError returns the error for a caller whose context ended before w was
-// sent, so that nothing was written.
+// sent, so that nothing was written. The context of a caller whose deadline has
+// passed may not have ended yet.
 func (w *waiter) leaveError() error {
 	err := w.Context().Err()
-	if errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
 		return &RefusedError{Why: WhyTimeout, RetryAfter: minRetryAfter}
 	}
 	return err

@@ -151,3 +151,24 @@ func TestSilentDatabase(t *testing.T) {
 		t.Errorf("%d rows of refused callers", n)
 	}
 }
+
+// overdue is a context whose deadline has passed, but whose timer has not fired,
+// as in a process that was stopped.
+type overdue struct{ context.Context }
+
+func (overdue) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), true }
+
+// A request is not sent after its caller's deadline.
+func TestOverdueCaller(t *testing.T) {
+	t.Parallel()
+	b := newNormal(t)
+	in, _ := running(t, b.DB, b.Inserter, quick)
+	_, err := in.Submit(overdue{t.Context()}, submission(b, "late", ""))
+	var refused *admission.RefusedError
+	if !errors.As(err, &refused) || refused.Why != admission.WhyTimeout {
+		t.Errorf("%v, want a refusal", err)
+	}
+	if n := b.Int(`SELECT count(*) FROM reservation_requests`); n != 0 {
+		t.Errorf("%d rows of a refused caller", n)
+	}
+}

@@ -170,9 +170,12 @@ func (c *Call[R]) Begin(ctx context.Context) { c.ctx, c.done = ctx, make(chan st
 func (c *Call[R]) Context() context.Context { return c.ctx }
 
 // Send marks the call as sent, and reports whether its caller still waits. It
-// reports true for a call that was sent before.
+// reports true for a call that was sent before. A process that was stopped for
+// longer than the deadline may get here before the context's timer fires, so the
+// deadline is compared with the clock.
 func (c *Call[R]) Send() bool {
-	if c.ctx.Err() != nil {
+	deadline, bounded := c.ctx.Deadline()
+	if c.ctx.Err() != nil || bounded && !time.Now().Before(deadline) {
 		c.transition(stateLeft)
 	}
 	return c.transition(stateSent)
