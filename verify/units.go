@@ -19,13 +19,17 @@ WHERE s.named_units IS NOT FALSE
 
 // A unit that is pending belongs to a hold that names it, and each unit that a
 // hold names is pending and its own. The same holds for inactive units and
-// committed reservations, while these are kept.
+// committed reservations, while these are kept and their block is not deleted. A
+// block that was made since, under the same id, has other units.
 const unitOwnedSQL = `
 WITH owned AS MATERIALIZED (
     SELECT r.tenant_id, r.resource_key AS block, unit.id AS unit_id, r.reservation_id, r.status
     FROM reservations AS r
     CROSS JOIN LATERAL jsonb_array_elements_text(r.unit_ids) AS unit (id)
     WHERE r.resource_kind = 'inventory.variant' AND r.status IN ('held', 'committed') AND r.unit_ids IS NOT NULL
+      AND (r.status = 'held'
+           OR EXISTS (SELECT FROM inventory_stocks AS s
+                      WHERE s.tenant_id = r.tenant_id AND s.variant_id = r.resource_key AND s.created_at <= r.held_at))
 )
 SELECT tenant_id, block, unit_id, p.status AS unit_status, p.reservation_id AS owner, owned.reservation_id, owned.status
 FROM (SELECT * FROM postings WHERE status <> 'active') AS p
@@ -37,15 +41,16 @@ WHERE CASE
 END`
 
 // A hold of a block names as many units as it counts, each once, without those
-// that were returned.
+// that were returned. A stock that was made after a reservation had ended is not
+// the one that it was of.
 const holdNamesUnitsSQL = `
 SELECT r.tenant_id, r.reservation_id, r.resource_key, r.quantity, r.unit_ids, s.named_units
 FROM reservations AS r
-LEFT JOIN inventory_stocks AS s ON s.tenant_id = r.tenant_id AND s.variant_id = r.resource_key
+LEFT JOIN inventory_stocks AS s ON s.tenant_id = r.tenant_id AND s.variant_id = r.resource_key AND (r.status = 'held' OR s.created_at <= r.held_at)
 WHERE r.resource_kind = 'inventory.variant'
   AND CASE
       WHEN r.unit_ids IS NULL THEN s.named_units AND r.quantity > coalesce(r.returned_quantity, 0)
-      ELSE s.named_units IS NOT TRUE
+      ELSE s.named_units IS FALSE OR s.named_units IS NULL AND r.status = 'held'
            OR r.quantity - coalesce(r.returned_quantity, 0) <> (SELECT count(DISTINCT unit.id) FROM jsonb_array_elements_text(r.unit_ids) AS unit (id))
   END`
 

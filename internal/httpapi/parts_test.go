@@ -162,6 +162,40 @@ func TestPartsOfBlocks(t *testing.T) {
 	s.sound()
 }
 
+// A block is deleted after units of it were sold, and another stock has its id.
+// The sold units do not return to that one.
+func TestDeleteSold(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	sold := func(path, returned string) (gone func()) {
+		s.call(200, "POST", path+"/commit", `{}`)
+		return func() { s.t.Helper(); s.refused(notFound, "POST", path+"/return", returned); s.sound() }
+	}
+	for i, next := range []func(hall string){
+		func(string) {},
+		func(hall string) { s.block(hall, 2) },
+		func(hall string) { s.stock(hall, `{"stock":5}`) },
+	} {
+		hall := fmt.Sprint("hall-", i)
+		s.block(hall, 2)
+		request := s.wish("c", fmt.Sprintf(`{"block":%q,"unit_ids":["s1"]}`, hall))
+		s.decide()
+		gone := sold("/v1/reservations/"+request, `{"unit_ids":["s1"]}`)
+		s.sound()
+		s.call(200, "DELETE", "/v1/stocks/"+hall, "")
+		gone()
+		next(hall)
+		gone()
+	}
+	s.stock("hall", `{"stock":5}`)
+	gone := sold("/v1/reservations/"+s.held("c", "hall", 2), `{"quantity":1}`)
+	s.call(200, "DELETE", "/v1/stocks/hall", "")
+	gone()
+	s.block("hall", 2)
+	gone()
+	s.wantUnits("hall", "aa")
+}
+
 func TestTransferCart(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -162,8 +162,12 @@ func ReturnTx(ctx context.Context, tx pgx.Tx, tenantID, reservationID uuid.UUID,
 	reservationrows.QueueReturn(b, &r, quantity, part.UnitIDs, origin)
 	queueDeltas(b, map[Ref]counterDelta{{tenantID, r.ResourceKey}: {stock: quantity}})
 	audit.Queue(b, []audit.Entry{adjusted})
-	if err := tx.SendBatch(ctx, b).Close(); err != nil {
-		return r, fmt.Errorf("return units of reservation %s: %w", reservationID, err)
+	err = tx.SendBatch(ctx, b).Close()
+	if errors.Is(err, unitrows.ErrChanged) { // a new block has the id, and its units are not the reservation's
+		err = ErrUnknownVariant
+	}
+	if err != nil {
+		return r, fmt.Errorf("return units of reservation %s to stock %s: %w", reservationID, r.ResourceKey, err)
 	}
 	return r, nil
 }
