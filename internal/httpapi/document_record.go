@@ -34,8 +34,8 @@ type recordedState struct {
 	Reserved       int64           `json:"reserved,omitempty"`
 	Tracked        bool            `json:"tracked,omitempty"`
 	Backorder      bool            `json:"backorder,omitempty"`
-	HoldTTLSeconds *int32          `json:"hold_ttl_seconds,omitempty"`
-	MaxPerCart     *int32          `json:"max_per_cart,omitempty"`
+	HoldTTLSeconds *int32          `json:"hold_ttl_seconds,omitempty" nullable:"true"`
+	MaxPerCart     *int32          `json:"max_per_cart,omitempty" nullable:"true"`
 	Admission      string          `json:"admission,omitempty"`
 	PreorderMax    *int64          `json:"preorder_max,omitempty"`
 	Sale           *inventory.Sale `json:"sale,omitempty" doc:"The rules of the sale of a stock."`

@@ -16,7 +16,7 @@ import (
 // most one.
 type OverviewFailed struct {
 	RequestID uuid.UUID     `json:"request_id" format:"uuid"`
-	Kind      requests.Kind `json:"kind" enum:"add,set,lines" doc:"add asks for more units, set for a quantity in place of the present one, lines for several lines."`
+	Kind      requests.Kind `json:"kind" enum:"add,set,wait,lines" doc:"add asks for more units, wait too but waits in line for them, set asks for a quantity in place of the present one, lines for several lines."`
 	CartID    string        `json:"cart_id"`
 	VariantID string        `json:"variant_id" minLength:"1" maxLength:"128" doc:"The variant's id; / for several lines."`
 	Quantity  int32         `json:"quantity"`

@@ -1,4 +1,4 @@
-// docs/openapi.json sha256 2f00e407a0314f6e3bdadabf61878b5e27d70dc366caebb8a805c215da451bab
+// docs/openapi.json sha256 2938b4013d8435f48afed67269ca9b29527805089347412f7d237377eafcb10d
 
 export interface paths {
     "/health": {
@@ -1642,10 +1642,10 @@ export interface components {
             /** Format: date-time */
             failed_at: string;
             /**
-             * @description add asks for more units, set for a quantity in place of the present one, lines for several lines.
+             * @description add asks for more units, wait too but waits in line for them, set asks for a quantity in place of the present one, lines for several lines.
              * @enum {string}
              */
-            kind: "add" | "set" | "lines";
+            kind: "add" | "set" | "wait" | "lines";
             /** Format: int32 */
             quantity: number;
             reason: string;
@@ -2021,7 +2021,7 @@ export interface components {
             /** Format: date-time */
             expires_at?: string;
             /** Format: int32 */
-            hold_ttl_seconds?: number;
+            hold_ttl_seconds?: number | null;
             /** @description The cart of a reservation. */
             holder_id?: string;
             /**
@@ -2031,7 +2031,7 @@ export interface components {
             holds?: number;
             lane?: string;
             /** Format: int32 */
-            max_per_cart?: number;
+            max_per_cart?: number | null;
             payment_reference?: string;
             /** Format: int64 */
             preorder_max?: number;
