@@ -76,6 +76,7 @@ func openShop(t testing.TB, db *pgxpool.Pool, config holdfast.Config) *shop {
 	})
 	s.must(err)
 	s.service = handler.(*service)
+	s.precompute()
 	s.serve(s.db, config)
 	s.server = httptest.NewServer(s.checked(handler))
 	t.Cleanup(func() { s.server.Close(); stop(); running.Wait() })

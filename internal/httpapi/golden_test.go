@@ -94,6 +94,28 @@ func numbered(text string) string {
 	return text
 }
 
+// precompute lets huma.Validate see the properties of all schemas of responses. It
+// does not see those of schemas that were made by hand.
+func (s *shop) precompute() {
+	document := s.service.api.OpenAPI()
+	responses := slices.Collect(maps.Values(document.Components.Responses))
+	for _, item := range document.Paths {
+		for _, op := range operationsOf(item) {
+			responses = slices.AppendSeq(responses, maps.Values(op.Responses))
+		}
+	}
+	for _, r := range responses {
+		for _, media := range r.Content {
+			if media.Schema != nil {
+				media.Schema.PrecomputeMessages()
+			}
+		}
+	}
+	for _, schema := range s.service.schemas().Map() {
+		schema.PrecomputeMessages()
+	}
+}
+
 // checked serves with the handler and compares each response with the document.
 func (s *shop) checked(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -173,9 +173,10 @@ func (b *releaseBody) fields() []field {
 
 func (s *service) releaseReservation() endpoint[reservationParams, releaseBody] {
 	return verbEndpoint("release", endpoint[reservationParams, releaseBody]{
-		also:    operators,
-		summary: "Release a reservation",
-		doc:     "Returns its units. A reservation that is past its deadline is expired: the response is 409, and the expiry is recorded.",
+		also:     operators,
+		summary:  "Release a reservation",
+		doc:      "Returns its units. A reservation that is past its deadline is expired: the response is 409, and the expiry is recorded.",
+		problems: []kind{partOfKit},
 		handle: func(ctx context.Context, req *request, p *reservationParams, b *releaseBody) (response, error) {
 			r, err := s.tenant(req).Release(ctx, p.ReservationID, b.Reason.orDefault(), req.opts())
 			return req.respond(reservationBody(r), err)

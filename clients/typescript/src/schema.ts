@@ -1,4 +1,4 @@
-// docs/openapi.json sha256 2938b4013d8435f48afed67269ca9b29527805089347412f7d237377eafcb10d
+// docs/openapi.json sha256 d29b85242193cd88c615f6f08737afb14849cb5d58bf9cfb1f49f7294811d5c2
 
 export interface paths {
     "/health": {
@@ -2690,23 +2690,6 @@ export interface components {
          * @description `conflicting_state`: the reservation, the checkout or the request is not in the status that the request needs.
          *
          *     `checkout_in_progress`: a checkout of the cart is in progress: its holds are locked to it until it ends.
-         */
-        "409-conflicting_state-checkout_in_progress": {
-            headers: {
-                "X-Correlation-Id": components["headers"]["X-Correlation-Id"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"] & {
-                    /** @enum {string} */
-                    code: "conflicting_state" | "checkout_in_progress";
-                };
-            };
-        };
-        /**
-         * @description `conflicting_state`: the reservation, the checkout or the request is not in the status that the request needs.
-         *
-         *     `checkout_in_progress`: a checkout of the cart is in progress: its holds are locked to it until it ends.
          *
          *     `lifetime_exceeded`: the hold would exceed the maximum lifetime of holds.
          */
@@ -4731,7 +4714,7 @@ export interface operations {
             401: components["responses"]["401-unauthorized"];
             403: components["responses"]["403-forbidden"];
             404: components["responses"]["404-not_found"];
-            409: components["responses"]["409-conflicting_state-checkout_in_progress"];
+            409: components["responses"]["409-conflicting_state-checkout_in_progress-part_of_kit"];
             413: components["responses"]["413-too_large"];
             415: components["responses"]["415-unsupported_media_type"];
             422: components["responses"]["422-invalid-idempotency_key_reused"];
