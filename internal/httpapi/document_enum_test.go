@@ -64,7 +64,7 @@ func dirOf(f *ast.File, name *ast.SelectorExpr) string {
 	for _, i := range f.Imports {
 		path, _ := strconv.Unquote(i.Path.Value)
 		if inModule, ok := strings.CutPrefix(path, "github.com/holdfast/holdfast/"); ok && filepath.Base(path) == name.X.(*ast.Ident).Name {
-			return filepath.Join("../..", inModule)
+			return "../../" + inModule
 		}
 	}
 	return ""

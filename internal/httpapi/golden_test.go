@@ -185,9 +185,9 @@ func (s *shop) conforms(r *http.Request, answered *httptest.ResponseRecorder) {
 	}
 }
 
-// undocumented returns the fields of a value that its schema lacks, and those
-// that are null though their schema does not say so. huma.Validate accepts any
-// null of a field that is not required.
+// undocumented returns the fields of a value that its schema lacks, and the
+// nulls that it does not allow. huma.Validate accepts any null of a field that is
+// not required.
 func (s *shop) undocumented(schema *huma.Schema, value any) (unknown []string) {
 	for schema.Ref != "" {
 		schema = s.service.schemas().SchemaFromRef(schema.Ref)
