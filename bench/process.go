@@ -65,7 +65,7 @@ type process struct {
 }
 
 const (
-	startWithin = 20 * time.Second
+	startWithin = 2 * time.Minute
 	stopWithin  = 15 * time.Second
 )
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -72,7 +73,10 @@ func (s *shop) loseAdmission(variant string, calls *pgxpool.Pool, then func()) {
 	pool, err := pgxpool.NewWithConfig(s.t.Context(), config)
 	s.must(err)
 	s.t.Cleanup(pool.Close)
-	s.serveChanged(calls, func(c *holdfast.Config) { c.IntakePool, c.Intake.Committers = pool, 1 })
+	// An attempt must not end, and the next one begin, while then runs.
+	s.serveChanged(calls, func(c *holdfast.Config) {
+		c.IntakePool, c.Intake.Committers, c.Intake.CommitTimeout, c.Intake.AttemptTimeout = pool, 1, time.Minute, time.Minute
+	})
 }
 
 // loser is a connection that breaks once, when the answer to a message with the
