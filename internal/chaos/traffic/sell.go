@@ -19,15 +19,17 @@ const (
 
 	kit  = "camp"
 	club = "club"
+
+	stall = "stall" // is deleted and made again
 )
 
-// sell sells kits, from an allotment, by a waiting list and in parts, and takes
-// units back. Its requests are not among those of the record: package verify, the
+// sell sells kits, from an allotment, by a waiting list, in parts and from a stock
+// that is deleted, and takes units back. Its requests are not among those of the record: package verify, the
 // sums of units and the audit rows show whether their effects are right.
 func (s *shopper) sell(ctx context.Context) {
 	for !s.ended() && ctx.Err() == nil {
 		b := &basket{shopper: s, tenant: s.tenants[s.random.IntN(len(s.tenants))], id: newName("cart")}
-		deals := []func(context.Context){b.kits, b.allotment, b.line, b.parts, b.move}
+		deals := []func(context.Context){b.kits, b.allotment, b.line, b.parts, b.move, b.fleeting}
 		deals[s.random.IntN(len(deals))](ctx)
 		switch n := s.random.IntN(100); {
 		case n < 35:
@@ -123,6 +125,16 @@ func (b *basket) parts(ctx context.Context) {
 	if json.Unmarshal(body, &sold) == nil && b.odds(60) {
 		path := client.Path("reservations", sold.Committed.ReservationID.String(), "return")
 		b.try(ctx, http.MethodPost, path, map[string]any{"quantity": 1 + b.random.IntN(3), "reason": "did not fit"}, "return_exceeds")
+	}
+}
+
+func (b *basket) fleeting(ctx context.Context) {
+	path := client.Path("stocks", stall)
+	lane := []string{"auto", "normal", "hot"}[b.random.IntN(3)]
+	b.try(ctx, http.MethodPut, path, map[string]any{"stock": 1 + b.random.IntN(4), "lane": lane}, "below_reserved")
+	b.hold(ctx, map[string]any{"variant_id": stall, "quantity": 1 + b.random.IntN(2), "wait_for_stock": b.odds(30)})
+	if b.odds(50) {
+		b.try(ctx, http.MethodDelete, path, nil, "below_reserved", "not_found")
 	}
 }
 
